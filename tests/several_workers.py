@@ -20,6 +20,7 @@ _FIRST: Final = "it looks at the session, or at what decides about it, inside of
 _INSIDE: Final = "it breaks parts of one process"
 _ALL: Final = "its plugin has to change at all workers, and one of them waits for what another one does"
 _ECHO: Final = "the plugins of all workers answer each other: it passes, and takes minutes on a busy machine"
+_WAITS: Final = "an answer waits for the other workers, as it does for a store: others may be sent before it"
 _CROWD: Final = "what it measures of one process is divided among several"
 
 _V5: Final = "tests/conformance/test_v5_subscribe.py"
@@ -45,6 +46,9 @@ ONE_WORKER: Final[Mapping[str, str]] = {
     "tests/attacks/test_waiting.py::test_receive_maximum": _FIRST,
     "tests/attacks/test_waiting.py::test_rules_that_change_while_a_decision_waits": _FIRST,
     "tests/attacks/test_waiting.py::test_who_decides_comes_and_goes_while_a_decision_waits": _FIRST,
+    "tests/conformance/test_two_clients.py::test_two_clients_and_a_broker": _WAITS,
+    "tests/conformance/test_v311_connect.py::test_a_client_that_says_all_it_has_to_say_at_once": _WAITS,
+    "tests/conformance/test_v5_connect.py::test_a_client_that_says_all_it_has_to_say_at_once": _WAITS,
     "tests/conformance/test_timers.py::test_a_shared_qos_2_delivery_ends_with_its_session": _NEXT,
     "tests/conformance/test_v311_subscribe.py::test_a_3_1_1_client_can_share_a_subscription": _NEXT,
     f"{_V5}::test_a_qos_2_delivery_that_had_begun_goes_to_nobody_else": _NEXT,
