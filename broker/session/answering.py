@@ -186,9 +186,8 @@ class Answering:
     def stored(self, what: mail.Stored) -> None:
         committer = self._context.services.committer
         self._unacknowledged -= what.weight
-        if (
-            committer is not None and committer.gathering == what.gathering
-        ):  # everybody was done with it before it was in a batch
+        # everybody was done with it before it was in a batch
+        if committer is not None and committer.gathering == what.gathering:
             committer.noted -= what.weight
         if what.owed is not None:
             self._pieces += self.ledger.settle(what.owed, what.wire)
