@@ -143,6 +143,67 @@ def test_a_long_run_ends_where_a_packet_is_not_alike(version: Version, qos: int,
         assert len(found) < 6
 
 
+def gathered(version: Version, data: bytes, max_packet_size: int = 1000) -> list[Decoded]:
+    """What comes where the topics are known: the same as without gathering."""
+    gathering = Decoder(max_packet_size=max_packet_size, version=version, gathers=True)
+    plain = Decoder(max_packet_size=max_packet_size, version=version)
+    for decoder in (gathering, plain):
+        for topic in ("a", "b/c"):
+            decoder.feed(encode(Publish(topic, b""), version))
+    found, expected = gathering.feed(data), plain.feed(data)
+    assert rows(found) == rows(expected)
+    assert (str(gathering.error), gathering.buffered) == (str(plain.error), plain.buffered)
+    return found
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_run_of_any_length_has_one_topic(version: Version, qos: int) -> None:
+    """Its subscribers are looked for once."""
+    for count in (2, MANY, MANY + 1, MANY + 2, 3 * MANY + 1, 3 * MANY + 2, 9 * MANY):
+        packets = [publish("a", b"1", qos, each, retain=False, dup=False, key=False) for each in range(1, count + 1)]
+        found = gathered(version, b"".join([encode(each, version) for each in packets]))
+        batches = [each for each in found if isinstance(each, PublishBatch)]
+        assert [(list(each.topics), each.count) for each in batches] == [(["a"], count)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_packet_may_be_as_large_as_the_limit(version: Version) -> None:
+    packet = encode(Publish("a", b"1" * 200), version)
+    (batch,) = gathered(version, 2 * packet, len(packet))
+    assert isinstance(batch, PublishBatch)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("keys", ["-kk", "kk-", "kkj", "kjj", "--kkj-"])
+def test_each_message_has_its_own_properties(qos: int, keys: str) -> None:
+    packets = [Publish("a", b"1", qos, properties={} if k == "-" else {"correlation_data": k.encode()}) for k in keys]
+    for number, packet in enumerate(packets, 1):
+        packet.packet_id = number * qos
+    gathered(Version.V5, b"".join([encode(each, Version.V5) for each in packets]))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"\x30\x85\0\0\1a\0\0", b"\x30\x03\0\1a\0\0", b"\x30\x83\0\0\1a"],
+    ids=["long length", "no properties", "cut"],
+)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_row_ends_where_a_packet_is_wrong(version: Version, odd: bytes) -> None:
+    gathered(version, 2 * encode(Publish("a", b""), version) + odd)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_messages_of_several_topics_end_where_a_packet_has_no_identifier(version: Version) -> None:
+    packets = [Publish(topic, b"1", 1) for topic in ("a", "b/c", "a", "b/c")]
+    for packet, packet_id in zip(packets, (1, 2, 0xFFFF, 3), strict=True):
+        packet.packet_id = packet_id
+    data = b"".join([encode(each, version) for each in packets])
+    (batch,) = gathered(version, data.replace(b"\xff\xff", b"\0\0"))
+    assert isinstance(batch, PublishBatch)
+    assert (list(batch.topics), list(batch.packet_ids)) == (["a", "b/c"], [1, 2])
+
+
 @given(st.sampled_from(VERSIONS), st.lists(publishes, min_size=1, max_size=8), st.booleans())
 def test_packets_that_come_alone_are_what_they_would_be_together(
     version: Version, sent: list[Publish], bad: bool
