@@ -87,7 +87,7 @@ class OutgoingBursts:
             self._waiting.appendleft(burst)
             self._sent_weight -= burst.weight
             self._waiting_weight += burst.weight
-        self._credit, self._spent, self._worked_off = credit, 0, 0
+        self._credit = credit
 
     def end(self) -> None:
         """The connection is lost, and so is what is not kept."""

@@ -238,10 +238,7 @@ class LinkConnection:
             return
         except OSError:
             data = b""
-        if len(data) == self._read_size:
-            self._read_size = LARGE_READ
-        elif len(data) < SMALL_READ:
-            self._read_size = SMALL_READ
+        self._read_size = SMALL_READ if len(data) < SMALL_READ else LARGE_READ
         if data:
             self._receive(data)
         else:

@@ -18,9 +18,16 @@ from trunkline.broker.links.frames import LinkHello
 from trunkline.broker.links.link import BurstCame, LinkEnd, LinkState, LinkUp
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.net import poller as polling
-from trunkline.broker.net.poller import Poller
+from trunkline.broker.net.poller import READ, Poller
 from trunkline.broker.shards import link_sockets
-from trunkline.broker.shards.link_sockets import LinkConnection, LinkSockets, link_path
+from trunkline.broker.shards.link_sockets import (
+    LARGE_READ,
+    SEND_BUFFER,
+    SMALL_READ,
+    LinkConnection,
+    LinkSockets,
+    link_path,
+)
 
 pytestmark = pytest.mark.skipif(not polling.available(), reason="there are no Unix sockets")
 
@@ -286,3 +293,38 @@ async def test_one_that_reads_nothing_is_given_up(monkeypatch: pytest.MonkeyPatc
     connection.close()
     assert peer.losses == 1
     poller.close()
+
+
+class Bringing:
+    """A socket that brings so many bytes with each read."""
+
+    def __init__(self, *sizes: int) -> None:
+        self._sizes = iter(sizes)
+        self.asked: list[int] = []
+
+    def recv(self, size: int) -> bytes:
+        self.asked.append(size)
+        return bytes(next(self._sizes))
+
+
+async def test_who_sends_much_is_read_in_large_pieces_until_a_read_brings_little() -> None:
+    sizes = (SMALL_READ - 1, SMALL_READ, LARGE_READ, SMALL_READ, SMALL_READ - 1, 1)
+    sock, peer = Bringing(*sizes), Unread()
+    connection = LinkConnection(sock, peer, None)  # type: ignore[arg-type]
+    for _ in sizes:
+        connection.ready(READ, 0)
+    assert sock.asked == [SMALL_READ, SMALL_READ, LARGE_READ, LARGE_READ, LARGE_READ, SMALL_READ]
+    assert peer.losses == 0
+
+
+async def test_the_system_takes_as_much_at_once_as_it_may(folder: Path) -> None:
+    low, high = Shard(0, 2, folder), Shard(1, 2, folder)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        most = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    async with running(low, high):
+        await low.peers[1].until_up()
+        await high.peers[0].until_up()
+        for shard in (low, high):
+            (connection,) = shard.sockets._connections
+            assert connection._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == most

@@ -79,6 +79,20 @@ async def test_much_leaves_in_several_bursts(monkeypatch: pytest.MonkeyPatch) ->
     assert told == ["y"]
 
 
+@pytest.mark.parametrize("how", ["until_there", "until_safe"])
+async def test_what_leaves_in_several_bursts_is_there_with_the_last(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    here, there, ends = pair(credit=1)
+    monkeypatch.setattr(peers, "MAX_BURST", message().weight)
+    told: list[str] = []
+    here.turn(partial(here.forward, b"1", b"2", qos=1), lambda: getattr(here.peer, how)(lambda: told.append(how)))
+    ends.carry()
+    there.rest()
+    ends.carry()
+    assert (there.side.payloads, told) == ([b"1"], [])
+    ends.settle()
+    assert (there.side.payloads, told) == ([b"1", b"2"], [how])
+
+
 async def test_without_a_connection_all_that_is_kept_waits_for_one() -> None:
     here, there = Shard(0), Shard(1)
     here.turn(partial(here.forward, b"lost"))
@@ -207,6 +221,18 @@ async def test_all_that_is_on_its_way_and_may_not_be_lost_is_stored_here(monkeyp
     ends.cut()
     rows = [decode_burst(burst, 0.0) for _, _, burst in here.stored.unsent.bursts]
     assert [[each.publication.messages[0].payload for each in row] for row in rows] == [[b"kept"], [b"1", b"2", b"3"]]
+
+
+async def test_what_is_kept_is_stored_once() -> None:
+    """Though somebody waits until it is safe, and the other shard is down then."""
+    here, _, ends = pair(durable=True)
+    assert here.committer is not None
+    safe = one_after_other(here.committer.after_commit, here.peer.until_safe)
+    told: list[str] = []
+    here.turn(partial(here.forward, b"x", qos=2, is_kept=True), lambda: safe(lambda: told.append("safe")))
+    ends.cut()
+    assert told == ["safe"]
+    assert len(here.stored.unsent.bursts) == 1
 
 
 async def test_without_a_store_it_is_as_safe_as_it_can_be_when_the_other_shard_is_down() -> None:
@@ -493,6 +519,16 @@ async def test_a_shard_that_is_down_gets_the_newest_retained_message_of_each_top
     assert here.side.newest == ["t0"], "what has left is newer than what was missed"
     assert sorted(there.side.payloads) == [b"newest", b"sure"]
     assert here.peer.missed == {}
+
+
+async def test_a_retained_message_is_sent_again_that_was_lost_on_its_way() -> None:
+    """Also at QoS 0: no later one may follow."""
+    here, there, ends = pair()
+    here.turn(partial(here.peer.forward, retained("t", b"x", 1)), partial(here.forward, b"lost"))
+    here.turn(partial(here.forward, b"lost"))
+    ends.cut()
+    ends.connect()
+    assert there.side.payloads == [b"x", b"lost"], "what left with it comes with it"
 
 
 async def test_what_subscribers_have_is_sent_silently() -> None:
