@@ -1,8 +1,10 @@
 """What is published at one shard comes to the sessions of all."""
 
 from math import inf
+from typing import Any
 
 import pytest
+from trio.testing import wait_all_tasks_blocked
 
 from tests.broker.shards.house import house
 from tests.broker.shards.routed import CALENDAR, Routes, Stream, burst
@@ -394,6 +396,79 @@ async def test_in_memory_a_publisher_waits_for_the_other_shards() -> None:
     assert told == []
     shard.others[0].acknowledge()
     assert told == ["there"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_in_memory_an_answer_waits_until_the_other_shards_have_the_message(qos: int) -> None:
+    async with house(2, memory=True) as shards:
+        reader = await shards.client(1, "r")
+        await reader.subscribe(("a", qos))
+        publisher = await shards.client(0, "p")
+        link = shards.links.between(0, 1)
+        link.stall()
+        await publisher.send(raw.publish("a", b"x", qos=qos, packet_id=1))
+        if qos == 2:
+            await publisher.expect(raw.ack(raw.PUBREC, 1))
+            await publisher.send(raw.ack(raw.PUBREL, 1))
+        await publisher.expect_nothing()
+        link.go_on()
+        await publisher.expect(raw.ack(raw.PUBACK if qos == 1 else raw.PUBCOMP, 1))
+        await reader.take_publish("a", b"x", qos=qos)
+
+
+async def test_in_memory_who_has_too_much_on_its_way_to_other_shards_is_not_read_from() -> None:
+    async with house(2, memory=True, mqtt={"max_unacknowledged_bytes": 10_000}) as shards:
+        reader = await shards.client(1, "r")
+        await reader.subscribe(("a", 0))
+        publisher = await shards.client(0, "p")
+        listeners = shards.lives[0].node.listeners
+        link = shards.links.between(0, 1)
+        for _ in range(2):
+            link.stall()
+            for packet_id, paused in ((1, 0), (2, 1)):
+                await publisher.send(raw.publish("a", bytes(8000), qos=1, packet_id=packet_id))
+                await wait_all_tasks_blocked()
+                assert sum(each.is_paused for each in listeners.connections) == paused
+            link.go_on()
+            for packet_id in (1, 2):
+                await publisher.expect(raw.ack(raw.PUBACK, packet_id))
+            assert not any(each.is_paused for each in listeners.connections)
+
+
+async def test_a_retained_message_weighs_until_the_other_shards_have_it_at_qos_0_too() -> None:
+    shard = Routes(1)
+    shard.want(shard.others[0], "a")
+    for retain in (False, True):
+        message = Message("a", b"x", retain=retain)
+        shard.pubsub.publish(message, 0.0)
+        told: list[str] = []
+        wait = shard.pubsub.waits(message, None)
+        assert (wait is not None) is retain
+        if wait is not None:
+            wait(lambda told=told: told.append("safe"))  # type: ignore[misc]
+        shard.turns.end()
+        assert told == []
+        shard.others[0].acknowledge()
+        assert bool(told) is retain
+
+
+@pytest.mark.parametrize("first", ["here", "there"])
+async def test_a_publisher_waits_for_its_own_shard_and_for_the_others(first: str) -> None:
+    shard = Routes(1)
+    shard.want(shard.others[0], "a")
+    message = Message("a", b"x", 1)
+    shard.pubsub.publish(message, 0.0)
+    here = list[Any]()
+    told: list[str] = []
+    wait = shard.pubsub.waits(message, here.append)
+    assert wait is not None
+    wait(lambda: told.append("told"))
+    (stored,) = here
+    steps = [stored, shard.others[0].acknowledge]
+    for step in steps if first == "here" else reversed(steps):
+        assert told == []
+        step()
+    assert told == ["told"]
 
 
 async def test_a_number_is_taken_once() -> None:
