@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from trunkline.config.store_place import shard_path, workers_path
 from trunkline.management.command_line import FAILED, fail
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trunkline.management.store_place import Place, StorePart
-
-
-#: The space of what other workers have not got yet.
-_OUTBOX: Final = "outbox"
 
 
 def reshard_store(place: Place, count: int) -> bool:
@@ -65,6 +61,9 @@ def import_store(place: Place, lines: Iterable[str]) -> int:
         NotAnExport: there is something else.
         StoreError: it cannot be done. There is no store.
     """
+    # imported here: it needs the broker
+    from trunkline.broker.shards.outbox import OUTBOX
+
     path, count = place.path, 1 if place.is_part else place.config.node.worker_count
     aside = beside(path, "-imported")
     files: list[Path] = []
@@ -83,11 +82,9 @@ def import_store(place: Place, lines: Iterable[str]) -> int:
         try:
             with ExitStack() as engines, progress_of("Importing", "rows") as progress:
                 rows = import_lines(lines, engine_for, progress)
-            if len(files) == 2 and not place.is_part and (unsent := rows.get(_OUTBOX)):
-                text = (
-                    f"of one part of several, with {unsent:,} rows of outbox, publications that others have not got yet"
-                )
-                fail([f"the export is that {text}: export the whole store"], FAILED)
+            if len(files) == 2 and not place.is_part and (unsent := rows.get(OUTBOX.name)):
+                what = f"{unsent:,} rows of {OUTBOX.name}, publications that others have not got yet"
+                fail([f"the export is that of one part of several, with {what}: export the whole store"], FAILED)
             if len(files) - 1 != count:
                 cure = f"import it with node.workers = {len(files) - 1}, start the node once, and divide its store then"
                 with _advising(cure), _opened_to_read(files[1:]) as former:

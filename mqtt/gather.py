@@ -75,7 +75,6 @@ def _publishes(
     packet_ids: list[int] = []
     properties = NO_PROPERTIES
     block = b"\0" if v5 else b""
-    runs = 0
     stop = position
     while stop + 4 <= size and data[stop] == first:
         length = data[stop + 1]
@@ -95,7 +94,7 @@ def _publishes(
         if topic is None or behind + v5 > end:
             break
         if v5 and not headed(block, behind):
-            if runs or data[behind] > 127:
+            if topics or data[behind] > 127:
                 break
             block, properties = _properties(data, behind, end, version)
             if not block:
@@ -130,7 +129,6 @@ def _publishes(
                         break
                     if not headed(header, stop):
                         break
-        runs += 1
         if alone:
             topics *= len(alone)
             starts += alone

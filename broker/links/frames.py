@@ -101,6 +101,11 @@ class BurstFrame(NamedTuple):
     #: Whether its sender keeps it until `BurstsStored` says that it is there.
     is_kept: bool = True
 
+    @property
+    def weight(self) -> int:
+        """Bytes of memory."""
+        return len(self.burst) + self.overhead
+
 
 class BurstsStored(NamedTuple):
     """Up to this number, publications are stored, or need not be."""

@@ -231,15 +231,14 @@ class LinkEnd:
 
     def _take(self, frame: LinkFrame, events: list[Event]) -> None:
         match frame:
-            case BurstFrame(number, burst, overhead, is_kept):
-                weight = len(burst) + overhead
+            case BurstFrame(number, burst, _, is_kept):
                 if is_kept:
                     self._kept = number
                 if number > self._place.received:
                     self._place = self._place._replace(received=number)
-                    events.append(BurstCame(self._place.term, number, burst, weight))
+                    events.append(BurstCame(self._place.term, number, burst, frame.weight))
                 else:  # it came on the connection before
-                    self.worked_off(weight)
+                    self.worked_off(frame.weight)
             case RouteChanges():
                 changes = self._known.take(frame)
                 events.append(RoutesChanged(frame.number, changes, self._known.is_whole))

@@ -14,16 +14,9 @@ if TYPE_CHECKING:
 
 
 class OutgoingBurst(NamedTuple):
-    number: int
-    data: bytes
+    frame: BurstFrame
     #: Called when it is stored at the other end. Without it, a burst is lost with its connection.
     stored: Callable[[], None] | None
-    overhead: int
-
-    @property
-    def weight(self) -> int:
-        """Bytes of memory."""
-        return len(self.data) + self.overhead
 
 
 class OutgoingBursts:
@@ -70,9 +63,9 @@ class OutgoingBursts:
 
     def add(self, data: bytes, stored: Callable[[], None] | None, overhead: int = 0) -> None:
         self.number += 1
-        burst = OutgoingBurst(self.number, data, stored, overhead)
-        self._waiting.append(burst)
-        self._waiting_weight += burst.weight
+        frame = BurstFrame(self.number, data, overhead, stored is not None)
+        self._waiting.append(OutgoingBurst(frame, stored))
+        self._waiting_weight += frame.weight
 
     def lose(self) -> None:
         """There is no connection to send one on."""
@@ -82,18 +75,18 @@ class OutgoingBursts:
     def begin(self, place: LinkPlace, credit: int) -> None:
         """A connection is up; this is how far the other end has come. What it has not got is sent again, in order."""
         self.acked(place.applied)
-        while self._sent and self._sent[-1].number > place.received:
+        while self._sent and self._sent[-1].frame.number > place.received:
             burst = self._sent.pop()
             self._waiting.appendleft(burst)
-            self._sent_weight -= burst.weight
-            self._waiting_weight += burst.weight
+            self._sent_weight -= burst.frame.weight
+            self._waiting_weight += burst.frame.weight
         self._credit = credit
 
     def end(self) -> None:
         """The connection is lost, and so is what is not kept."""
         kept = deque([burst for burst in self._waiting if burst.stored is not None])
         self.lost += len(self._waiting) - len(kept)
-        self._waiting, self._waiting_weight = kept, sum([burst.weight for burst in kept])
+        self._waiting, self._waiting_weight = kept, sum([burst.frame.weight for burst in kept])
         self._credit = self._spent = self._worked_off = 0
 
     def worked_off(self, total: int, credit: int) -> None:
@@ -104,16 +97,17 @@ class OutgoingBursts:
         """What may be sent now."""
         while self._waiting and self._spent < self._credit:
             burst = self._waiting.popleft()
-            self._waiting_weight -= burst.weight
-            self._spent += burst.weight
+            weight = burst.frame.weight
+            self._waiting_weight -= weight
+            self._spent += weight
             if burst.stored is not None:
                 self._sent.append(burst)
-                self._sent_weight += burst.weight
-            yield BurstFrame(burst.number, burst.data, burst.overhead, burst.stored is not None)
+                self._sent_weight += weight
+            yield burst.frame
 
     def acked(self, number: int) -> None:
-        while self._sent and self._sent[0].number <= number:
+        while self._sent and self._sent[0].frame.number <= number:
             burst = self._sent.popleft()
-            self._sent_weight -= burst.weight
+            self._sent_weight -= burst.frame.weight
             assert burst.stored is not None
             burst.stored()
