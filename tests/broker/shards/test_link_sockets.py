@@ -21,9 +21,7 @@ from trunkline.broker.net import poller as polling
 from trunkline.broker.net.poller import READ, Poller
 from trunkline.broker.shards import link_sockets
 from trunkline.broker.shards.link_sockets import (
-    LARGE_READ,
     SEND_BUFFER,
-    SMALL_READ,
     LinkConnection,
     LinkSockets,
     link_path,
@@ -295,25 +293,31 @@ async def test_one_that_reads_nothing_is_given_up(monkeypatch: pytest.MonkeyPatc
     poller.close()
 
 
-class Bringing:
-    """A socket that brings so many bytes with each read."""
+class Kept(Unread):
+    """Keeps what it was given."""
 
-    def __init__(self, *sizes: int) -> None:
-        self._sizes = iter(sizes)
-        self.asked: list[int] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.received_data: list[bytes] = []
 
-    def recv(self, size: int) -> bytes:
-        self.asked.append(size)
-        return bytes(next(self._sizes))
+    def received(self, data: bytes) -> None:
+        self.received_data.append(data)
 
 
-async def test_who_sends_much_is_read_in_large_pieces_until_a_read_brings_little() -> None:
-    sizes = (SMALL_READ - 1, SMALL_READ, LARGE_READ, SMALL_READ, SMALL_READ - 1, 1)
-    sock, peer = Bringing(*sizes), Unread()
-    connection = LinkConnection(sock, peer, None)  # type: ignore[arg-type]
-    for _ in sizes:
-        connection.ready(READ, 0)
-    assert sock.asked == [SMALL_READ, SMALL_READ, LARGE_READ, LARGE_READ, LARGE_READ, SMALL_READ]
+async def test_a_read_takes_a_whole_burst_and_leaves_what_other_reads_brought() -> None:
+    near, far = socket.socketpair()
+    for sock in (near, far):
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    peer = Kept()
+    connection = LinkConnection(near, peer, None)  # type: ignore[arg-type]
+    sent = [b"a" * 150_000, b"b" * 150_000, b"c"]
+    with near, far:
+        for data in sent:
+            assert far.send(data) == len(data)
+            connection.ready(READ, 0)
+        connection.ready(READ, 0)  # there is nothing
+    assert peer.received_data == sent
     assert peer.losses == 0
 
 
