@@ -3,6 +3,7 @@ a durable broker makes. It says of each message whether the broker took it over,
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -137,8 +138,10 @@ class Keeper:
         await self._until(lambda: len(self.got) >= number)
 
     async def received_all(self, payloads: Callable[[], set[bytes]]) -> None:
-        """Wait until each of these has come."""
-        await self._until(lambda: payloads() <= self.got.keys())
+        """Wait until each of these has come, which are no fewer later. One is looked for at a time: all of them at each
+        packet would take longer than what is tested."""
+        while missing := payloads() - self.got.keys():
+            await self._until(partial(self.got.__contains__, missing.pop()))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with self._changed:
