@@ -33,6 +33,11 @@ class LateRefusals:
         """For the last one; None, if it was not sent."""
         return all_of(self._waits) if self._waits else None
 
+    def asked(self, publication: Publication, refusals: list[str]) -> Wait | None:
+        """For one that goes there later. Its wait asks, once, and calls back when `refusals` has for each message why
+        it would be refused now, or nothing. None, if no stream elsewhere takes it."""
+        raise NotImplementedError
+
     def refused(self, guid: int, reason: str) -> None:
         self._reasons[guid] = reason
         if len(self._reasons) > MAX_REMEMBERED:

@@ -11,22 +11,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.metrics import LimitKind
+from trunkline.broker.metrics import DropReason, LimitKind
 from trunkline.broker.session import mail
 from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.explanations import reason_string
 from trunkline.mqtt.frames import PACKET_ID
-from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType, Puback
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType, Puback, Pubrec
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.session.ledger import Ledger
+from trunkline.mqtt.session.ledger import Ledger, all_of
+from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from trunkline.broker.late_refusals import LateRefusals
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
+    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.session.awaiting_rel import AwaitingRel
     from trunkline.mqtt.session.ledger import Owed, Wait
@@ -131,29 +133,60 @@ class Answering:
         self, late: LateRefusals, packet_ids: Sequence[int], publication: Publication, wait: Wait | None
     ) -> None:
         """PUBACK for each message of a publication, when it is known whether it was refused."""
-        owed = [self.ledger.owe(PacketType.PUBACK, (packet_id,)) for packet_id in packet_ids]
-        answer = partial(self._answer_late, late, packet_ids, publication, owed, self._channel)
+        answer = self._late_answer(Puback, packet_ids, publication, map(late.take, publication.messages))
         if wait is None:
             answer()
             return
         self.hold(wait, publication.weight)
         wait(lambda: self._context.soon(answer))
 
-    def _answer_late(
+    def asks(
+        self, late: LateRefusals, packet_ids: Sequence[int], publication: Publication | None, stored: Wait | None
+    ) -> bool:
+        """PUBREC for each message of a publication, when it is known whether it would be refused, and `stored` has
+        called back. Returns False if nobody is asked about it, or the client could not be told."""
+        channel, refusals = self._channel, list[str]()
+        if channel is None or channel.version != Version.V5 or publication is None:
+            return False
+        known = late.asked(publication, refusals)
+        if known is None:
+            return False
+        answer = self._late_answer(Pubrec, packet_ids, publication, refusals)
+        stored = self.waits(stored, publication.weight)
+        if stored is not None:
+            self.hold(stored, publication.weight)
+        all_of([known] if stored is None else [known, stored])(lambda: self._context.soon(answer))
+        return True
+
+    def _late_answer(
         self,
-        late: LateRefusals,
+        kind: type[Puback | Pubrec],
         packet_ids: Sequence[int],
         publication: Publication,
-        owed: Sequence[Owed],
-        channel: Channel | None,
-    ) -> None:
-        for packet_id, message, place in zip(packet_ids, publication.messages, owed, strict=True):
-            refusal = late.take(message)
-            if channel is None or channel is not self._channel:
-                continue  # nobody is owed it any more
-            reason = Reason.QUOTA_EXCEEDED if refusal else Reason.SUCCESS
-            properties = reason_string(refusal) if channel.problem_information else NO_PROPERTIES
-            self.write(Puback(packet_id, reason, properties), place)
+        refusals: Iterable[str],
+    ) -> Callable[[], None]:
+        """Owe one to each message. Returns what gives it, when the refusals are known."""
+        owed = [self.ledger.owe(TYPE_OF[kind], (packet_id,)) for packet_id in packet_ids]
+        channel, messages = self._channel, publication.messages
+
+        def answer() -> None:
+            for packet_id, message, place, refusal in zip(packet_ids, messages, owed, refusals, strict=True):
+                if channel is None or channel is not self._channel:
+                    continue  # nobody is owed it any more
+                ended = self._end_exchange(packet_id, message) if refusal and kind is Pubrec else None
+                reason = Reason.QUOTA_EXCEEDED if refusal else Reason.SUCCESS
+                properties = reason_string(refusal) if channel.problem_information else NO_PROPERTIES
+                self.write(kind(packet_id, reason, properties), place, ended)
+
+        return answer
+
+    def _end_exchange(self, packet_id: int, message: Message) -> Wait | None:
+        """A message of QoS 2 is refused after all. The client may use its packet id again when it knows that: by then
+        this must be stored."""
+        session, services = self._context.session, self._context.services
+        if session.awaiting_rel.withdraw(packet_id, message):
+            services.dropped(session.client, message, DropReason.STREAM_FULL)
+        return None if self._in_memory or session.durable is None else session.durable.after_commit
 
     def repeat_pubrel(self, packet_id: int) -> None:
         """It is not an answer, so it does not wait for other answers."""

@@ -183,6 +183,9 @@ class Inbound:
                 self._too_many(publication, channel)
                 return
             self.expect_pubrel()
+            late = services.pubsub.late_refusals
+            if late is not None and self._answers.asks(late, publication.packet_ids, routed, self._wait(routed, qos)):
+                return
             reached = bool(found) or services.pubsub.is_wanted(routed.topic)
         weight, wait = 0.0, self._wait(routed, qos) if services.pubsub.makes_wait else None
         if wait is not None:
@@ -254,7 +257,10 @@ class Inbound:
 
     def _repeated(self, publication: ReceivedPublication, channel: Channel) -> None:
         """It is acknowledged once more, and is not handed over again.  # [MQTT-4.3.3-10]"""
-        self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored(channel))
+        late, wait = self._services.pubsub.late_refusals, self._stored(channel)
+        packet_ids, held = publication.packet_ids, self._awaiting_rel.held
+        if late is None or not self._answers.asks(late, packet_ids, held(*packet_ids), wait):
+            self._acknowledge(channel, publication, Reason.SUCCESS, wait=wait)
 
     def _stored(self, channel: Channel) -> Wait | None:
         """Calls back when the session is stored as it is now: what was acknowledged to an earlier connection may not be
@@ -429,9 +435,8 @@ class Inbound:
     def _expire(self, due: float) -> None:
         """Messages that came until `due` have waited long enough; comparing with `due` avoids rounding."""
         self._stop_waiting = None
-        for message in self._awaiting_rel.expire(
-            max(due, self._outbound.now - self._await_rel_timeout), MESSAGES_AT_ONCE
-        ):
+        before = max(due, self._outbound.now - self._await_rel_timeout)
+        for message in self._awaiting_rel.expire(before, MESSAGES_AT_ONCE):
             self._services.dropped(self._session.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()
 

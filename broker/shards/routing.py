@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline.broker.late_refusals import LateRefusals
 from trunkline.broker.node_use import SUBSCRIPTIONS
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
 from trunkline.broker.shards.bursts import Forwarded
 from trunkline.broker.shards.common_use import CommonUse
 from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker, all_offline
+from trunkline.broker.shards.stream_refusals import StreamRefusals
 from trunkline.broker.shards.versions import STEP, Versions
 from trunkline.broker.shards.wants import Wants, wanted_at
 from trunkline.broker.shards.words import Words
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 _ALL: Final = Options(qos=2)
 ALL: Final = "#"
-#: What is said of a message that a stream has refused: its id, and why.
-REFUSED: Final = "refused"
 #: Groups whose turns are remembered.
 MAX_PICKERS: Final = 10_000
 
@@ -91,11 +89,9 @@ class ShardPubSub(PubSub):
         self._is_kept = False
         #: The same of a publication that is being published.
         self._sending: list[Wait] = []
-        #: Filters of streams elsewhere, also as routes.
-        self._of_streams: set[tuple[int, str]] = set()
-        self._streams_away: Router[Peer] = Router()
-        self.late_refusals = self._late = LateRefusals()
-        self.words.hear(REFUSED, lambda _, refused: self._late.refused(int.from_bytes(refused[0], "big"), refused[1]))
+        self.late_refusals = self._late = StreamRefusals(
+            self.words, lambda message: self.refusal_of(message, self.router.match(message.topic))
+        )
         #: Told of a message that a stream here has refused, and of one for a subscription to a stream.
         self.on_refused: Callable[[Message, str], None] = _nobody
         self.on_fed: Callable[[FeedMessage, Message], None] = _nobody
@@ -135,9 +131,8 @@ class ShardPubSub(PubSub):
                 self._send(peer, Forwarded(publication, version=version, shared=self._shared(peer, publication)))
             for number, message in enumerate(publication.messages):
                 self._spread(message.topic, version + number * STEP)
-        reached, in_stream = 0, False
+        reached = 0
         for part, route in parts_of(publication, self._away.match):
-            in_stream = in_stream or bool(self._of_streams and self._streams_away.match(part.topic))
             for target in route.targets:
                 if not version:
                     self._send(target.subscriber, Forwarded(part, shared=self._shared(target.subscriber, part)))
@@ -146,7 +141,7 @@ class ShardPubSub(PubSub):
                 if self.router.group(filter) is None:  # else its members here were considered, too
                     self._share_out(filter, part)
             reached = max(reached, len(route.targets) + len(route.groups))
-        if in_stream:
+        if self._late.concern(publication):
             self._late.sent(publication, self._sending)
         return shared + reached
 
@@ -329,7 +324,7 @@ class ShardPubSub(PubSub):
             return
         super().publish(part, now, route=route.beside_receivers())
         (message,) = part.messages
-        self.words.tell_one(peer.number, REFUSED, (message.guid.to_bytes(16, "big"), why))
+        self._late.tell(peer, message, why)
         self.on_refused(message, why)
 
     def _take_share(self, publication: Publication, filter: str, tried: tuple[int, ...]) -> list[Wait]:
@@ -366,12 +361,7 @@ class ShardPubSub(PubSub):
                 self._away.unsubscribe(peer, filter)
             else:
                 self._away.subscribe(peer, filter, _ALL)
-            if route is not None and route.in_stream:
-                self._of_streams.add((peer.number, filter))
-                self._streams_away.subscribe(peer, filter, _ALL)
-            elif (peer.number, filter) in self._of_streams:
-                self._of_streams.remove((peer.number, filter))
-                self._streams_away.unsubscribe(peer, filter)
+            self._late.route(peer, filter, in_stream=route is not None and route.in_stream)
             self.notify_watchers(filter)
 
     def begins_anew(self, peer: Peer) -> None:

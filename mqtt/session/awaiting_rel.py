@@ -121,6 +121,18 @@ class AwaitingRel:
             self.byte_size -= held.weight
         return None if held.publication is None else held.publication.part(first, last)
 
+    def held(self, packet_id: int) -> Publication | None:
+        """The message of an open id, unless it was refused."""
+        held, number = self.open[packet_id]
+        return None if held.publication is None else held.publication.messages[number]
+
+    def withdraw(self, packet_id: int, message: Publication) -> bool:
+        """The message that came with this id is refused after all. Returns False if the id is not open with it."""
+        is_open = packet_id in self.open and self.held(packet_id) is message
+        if is_open:
+            self.release((packet_id,))
+        return is_open
+
     @property
     def oldest(self) -> float:
         """When the oldest open id came."""

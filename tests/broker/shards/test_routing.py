@@ -12,7 +12,7 @@ from tests.conformance import raw
 from trunkline.broker.links.frames import LinkRoute, Said
 from trunkline.broker.shards import routing
 from trunkline.broker.shards.outbox import Unsent
-from trunkline.broker.shards.routing import REFUSED
+from trunkline.broker.shards.stream_refusals import REFUSED
 from trunkline.broker.shards.versions import STEP
 from trunkline.mqtt.message import Message
 

@@ -72,6 +72,20 @@ def test_one_that_was_refused_stands_for_nothing() -> None:
     assert awaiting.release([1]) == [None]
 
 
+def test_a_message_is_withdrawn_from_its_own_id_alone() -> None:
+    awaiting = AwaitingRel(10)
+    together = PublishBatch(["t"], raw.PUBLISH | 2, Version.V5, b"\x32\x06\0\x01t\0\x01\0" * 2, [0, 8], [1, 2])
+    awaiting.receive([1, 2], together, 10)
+    awaiting.receive([3], None, 0)
+    assert awaiting.held(1) is together.messages[0]
+    assert awaiting.held(3) is None
+    assert not awaiting.withdraw(1, together.messages[1])
+    assert not awaiting.withdraw(4, together.messages[1]), "it is not open any more"
+    assert awaiting.withdraw(2, together.messages[1])
+    assert list(awaiting.open) == [1, 3]
+    assert awaiting.byte_size == 10, "of both, until the last is gone"
+
+
 def test_no_more_than_the_maximum_may_be_open() -> None:
     awaiting = received(2, 5, 5)
     assert not awaiting.receive([3], None, 0)
