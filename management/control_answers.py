@@ -40,6 +40,7 @@ STATUS: Final = {
     "bad_request": HTTPStatus.BAD_REQUEST,
     "not_found": HTTPStatus.NOT_FOUND,
     "refused": HTTPStatus.CONFLICT,
+    "elsewhere": HTTPStatus.CONFLICT,
 }
 
 _logger = logging.getLogger("trunkline.control")

@@ -10,7 +10,7 @@ from trunkline.management.control_client import ControlClient, ControlError, NoB
 from trunkline.management.control_place import worker_sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 #: Rows of a page.
@@ -67,7 +67,7 @@ class ControlGroup:
         if is_of_streams(operation):
             return self._first("has the streams").call(operation, **arguments)
         if operation in EVERYWHERE or len(self._workers) == 1:
-            return merged_results(operation, [worker.call(operation, **arguments) for worker in self._workers])
+            return merged_results(operation, self._of_all(operation, arguments))
         if operation == "plugins.call" and self._is_of_node(arguments["name"]):
             return self._first("runs the plugin").call(operation, **arguments)
         if operation in ANYWHERE:
@@ -85,6 +85,25 @@ class ControlGroup:
                 unknown = unknown or error
         assert unknown is not None
         raise unknown
+
+    def _of_all(self, operation: str, arguments: Mapping[str, object]) -> list[Any]:
+        """What those answer that have what it is about.
+
+        Raises:
+            ControlError: one says no, or none has it.
+        """
+        results: list[Any] = []
+        elsewhere: ControlError | None = None
+        for worker in self._workers:
+            try:
+                results.append(worker.call(operation, **arguments))
+            except ControlError as error:
+                if error.code != "elsewhere":
+                    raise
+                elsewhere = error
+        if not results and elsewhere is not None:
+            raise elsewhere
+        return results
 
     def _is_of_node(self, plugin: object) -> bool:
         """Whether the first worker runs it for all."""

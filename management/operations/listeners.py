@@ -1,6 +1,6 @@
 """Listeners of a running broker. Changes last until it ends; what stays is written in the configuration."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from trunkline.broker.net.listeners import ListenError
 from trunkline.broker.node.admin import Admin
 from trunkline.broker.views import ListenerView
-from trunkline.config.addresses import shown_address
+from trunkline.config.addresses import NATS, shown_address
 from trunkline.config.config import Config
 from trunkline.config.errors import SecurityError
 from trunkline.config.fields import field_at
@@ -27,6 +27,7 @@ from trunkline.management.operations.registry import (
     Position,
     Refused,
     answering,
+    at_first,
     operation,
     page_at,
 )
@@ -51,6 +52,21 @@ def _row(view: ListenerView) -> ListenerRow:
     return ListenerRow(view.name, view.settings.url, addresses, view.state, view.connections, view.settings.zone)
 
 
+def listeners_here(broker: Admin) -> Iterator[ListenerView]:
+    """Those that accept here: another worker than the first one accepts no clients of NATS."""
+    return (each for each in broker.listeners if broker.is_first or each.settings.address.scheme not in NATS)
+
+
+def _changed(broker: Admin, view: ListenerView) -> ListenerRow:
+    """
+    Raises:
+        Elsewhere: it is changed, but accepts nothing here.
+    """
+    if not broker.is_first and view.settings.address.scheme in NATS:
+        raise at_first(broker, "the clients of NATS are")
+    return _row(view)
+
+
 @contextmanager
 def _refusing() -> Generator[None]:
     """Turns what a listener cannot do into the answer."""
@@ -70,7 +86,7 @@ def _problem(detail: ErrorDetails) -> str:
 @operation("listeners.list")
 def list_listeners(broker: Admin, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ListenerRow]:
     """Listeners, and how many connections each has."""
-    return page_at(list(map(_row, broker.listeners)), after, limit)
+    return page_at(list(map(_row, listeners_here(broker))), after, limit)
 
 
 @operation("listeners.add")
@@ -88,21 +104,21 @@ async def add_listener(
     if any(settings.files):
         raise Refused("credential files are read at the start: write this listener in the configuration")
     with _refusing():
-        return _row(await broker.listeners.add(settings))
+        return _changed(broker, await broker.listeners.add(settings))
 
 
 @operation("listeners.pause")
 def pause_listener(broker: Admin, name: Name) -> ListenerRow:
     """Accept no connections until `resume`; new ones wait in the system's backlog. Clients stay connected."""
     with answering(), _refusing():
-        return _row(broker.listeners.pause(name))
+        return _changed(broker, broker.listeners.pause(name))
 
 
 @operation("listeners.resume")
 async def resume_listener(broker: Admin, name: Name) -> ListenerRow:
     """Accept connections again after `pause` or `drain`."""
     with answering(), _refusing():
-        return _row(await broker.listeners.resume(name))
+        return _changed(broker, await broker.listeners.resume(name))
 
 
 @operation("listeners.drain")
@@ -110,12 +126,14 @@ def drain_listener(broker: Admin, name: Name, rate: Rate = 100) -> ListenerRow:
     """Close the listening sockets, and disconnect the clients little by little, so that they come back elsewhere. New
     connections are refused until `resume`, which ends the draining."""
     with answering():
-        return _row(broker.listeners.drain(name, rate))
+        return _changed(broker, broker.listeners.drain(name, rate))
 
 
 @operation("listeners.remove")
 def remove_listener(broker: Admin, name: Name) -> dict[str, object]:
     """Close a listener and disconnect its clients at once. Their sessions stay."""
+    views = [view for view in broker.listeners if view.name == name]
     with answering():
         broker.listeners.remove(name)
+    _changed(broker, views[0])
     return {"removed": name}

@@ -10,6 +10,7 @@ from trunkline.broker.views import HookRow, MetricRow, hook_rows
 from trunkline.config.key_path import nearest
 from trunkline.hooks.alarm import Alarm
 from trunkline.management import logs
+from trunkline.management.operations.listeners import listeners_here
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Limit,
@@ -53,7 +54,7 @@ async def status(broker: Admin) -> dict[str, object]:
                 "port": listener.address[1],
                 "connections": listener.connections,
             }
-            for listener in broker.listeners
+            for listener in listeners_here(broker)
         ],
         "connections": figures["connections.count"],
         "sessions": figures["sessions.count"],

@@ -48,13 +48,17 @@ async def enable(broker: Admin, name: Name, settings: Settings = None) -> dict[s
     """Start a plugin. Its settings are those of the configuration file as it is now, or else the defaults."""
     await load_aside(name)  # the settings are checked by its module's model
     await broker.plugins.enable(name, _settings(broker, name, settings or {}))
+    _check_here(broker, name)
     return {"enabled": name}
 
 
 @operation("plugins.disable")
 async def disable(broker: Admin, name: Name) -> dict[str, object]:
     """Stop a plugin. Its hooks are gone at once; the answer comes when its tasks have ended."""
+    is_elsewhere = broker.plugins.is_elsewhere(name)
     await broker.plugins.disable(name)
+    if is_elsewhere:
+        raise at_first(broker, f"the plugin {name} runs")
     return {"disabled": name}
 
 
@@ -63,6 +67,7 @@ async def reload(broker: Admin, name: Name, settings: Settings = None) -> dict[s
     """Import a plugin's code anew and start it, while it works; then it takes the place of the former run. Its settings
     are those of the configuration file as it is now, or else its former settings."""
     await broker.plugins.reload(name, lambda: _settings(broker, name, settings or {}))
+    _check_here(broker, name)
     return {"reloaded": name}
 
 
@@ -74,10 +79,18 @@ def call(
     arguments: Annotated[dict[str, str] | None, "Arguments of the command."] = None,
 ) -> object:
     """Run a command of a plugin's own."""
-    if broker.plugins.is_elsewhere(name):
-        raise at_first(broker, f"the plugin {name} runs")
+    _check_here(broker, name)
     with answering():
         return broker.plugins.call(name, command, {**(arguments or {})})
+
+
+def _check_here(broker: Admin, name: str) -> None:
+    """
+    Raises:
+        Elsewhere: the first worker runs it for all.
+    """
+    if broker.plugins.is_elsewhere(name):
+        raise at_first(broker, f"the plugin {name} runs")
 
 
 def _settings(broker: Admin, name: str, given: Mapping[str, str]) -> PluginSettings | None:

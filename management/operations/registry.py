@@ -52,6 +52,12 @@ class Refused(OperationError):
     code = "refused"
 
 
+class Elsewhere(Refused):
+    """It is another worker's."""
+
+    code = "elsewhere"
+
+
 class BadRequest(OperationError):
     """The operation does not take these arguments."""
 
@@ -131,11 +137,11 @@ def is_of_streams(operation: str) -> bool:
     return operation.startswith("streams.")
 
 
-def at_first(broker: Admin, what: str) -> Refused:
+def at_first(broker: Admin, what: str) -> Elsewhere:
     """Of a worker that was asked for what the first one has: where to ask."""
     assert broker.control is not None
     path = broker.control.path.with_name(f"{FIRST}{SOCKET}")
-    return Refused(f"{what} at worker {FIRST}: ask it with --socket {path}")
+    return Elsewhere(f"{what} at worker {FIRST}: ask it with --socket {path}")
 
 
 OPERATIONS: Final[dict[str, Operation]] = {}

@@ -78,6 +78,24 @@ def test_all_are_asked_and_closed(folder: Path) -> None:
     assert all(worker.closed for worker in workers)
 
 
+def test_what_a_worker_does_not_have_is_no_error_where_another_has_it(folder: Path) -> None:
+    codes = ["", "elsewhere", "elsewhere"]
+
+    def answer(pid: int, operation: str, name: str) -> object:
+        if code := codes[pid - 100]:
+            raise ControlError(code, f"at worker 0, says {pid}")
+        return {"name": name, "state": "paused"}
+
+    with group(folder, answer) as workers:
+        assert workers.call("listeners.pause", name="n") == {"name": "n", "state": "paused"}
+        codes[1] = "not_found"
+        with pytest.raises(ControlError, match="says 101"):
+            workers.call("listeners.pause", name="n")
+    codes[1] = "elsewhere"
+    with group(folder, answer, dead=(0,)) as workers, pytest.raises(ControlError, match="at worker 0"):
+        workers.call("listeners.pause", name="n")
+
+
 def test_one_that_does_not_answer_is_missing(folder: Path) -> None:
     with group(folder, lambda pid, *_, **__: pid, dead=(1,)) as node:
         assert node.missing == [1]

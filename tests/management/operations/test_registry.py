@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker.room import room
 from tests.management.asking import ask, refused
+from tests.management.plugin_packages import installing
 from trunkline import testing
 from trunkline.broker.node.admin import Admin
 from trunkline.config.units import without_none
@@ -16,6 +17,7 @@ from trunkline.management.operations.registry import (
     AT_ONCE,
     OPERATIONS,
     BadRequest,
+    Elsewhere,
     Limit,
     NotFound,
     Operation,
@@ -27,6 +29,57 @@ from trunkline.management.operations.registry import (
 )
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
+
+NATS = "nats://127.0.0.1:0"
+
+
+@pytest.fixture
+def first_there(monkeypatch: pytest.MonkeyPatch) -> str:
+    """How another worker says where the first one is to be asked."""
+    control = SimpleNamespace(path=Path("/run/n.workers/1.sock"))
+    monkeypatch.setattr(Admin, "control", control)
+    return "at worker 0: ask it with --socket /run/n.workers/0.sock"
+
+
+async def test_a_listener_of_nats_is_changed_at_the_first_worker(first_there: str) -> None:
+    async with testing.broker(workers=2) as b:
+        first, other = b._running.whole.shards  # pyright: ignore[reportPrivateUsage]
+
+        async def ask(change: str, /, **arguments: object) -> Any:
+            with pytest.raises(Elsewhere, match=f"^the clients of NATS are {first_there}$"):
+                await OPERATIONS[f"listeners.{change}"].run(other, arguments)
+            return await OPERATIONS[f"listeners.{change}"].run(first, arguments)
+
+        assert (await ask("add", url=NATS)).state == "listening"
+        listed: list[Any] = [await OPERATIONS["listeners.list"].run(each, {}) for each in (first, other)]
+        assert [[row.name == NATS for row in page.rows] for page in listed] == [[False, True], [False]]
+        told: list[Any] = [await OPERATIONS["status"].run(each, {}) for each in (first, other)]
+        assert [len(status["listeners"]) for status in told] == [2, 1]
+        for change, state in (("pause", "paused"), ("resume", "listening"), ("drain", "closed")):
+            assert (await ask(change, name=NATS)).state == state
+        assert await ask("remove", name=NATS) == {"removed": NATS}
+        with pytest.raises(NotFound):
+            await OPERATIONS["listeners.remove"].run(other, {"name": NATS})
+        own: Any = await OPERATIONS["listeners.pause"].run(other, {"name": listed[1].rows[0].name})
+        assert own.state == "paused"
+
+
+async def test_a_plugin_of_the_node_is_started_at_the_first_worker(
+    first_there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def bell(context):\n    pass\n"
+    async with testing.broker(workers=2) as b:
+        with installing(tmp_path, monkeypatch) as install:
+            install("bell_plugin", source, bell="bell")
+            first, other = b._running.whole.shards  # pyright: ignore[reportPrivateUsage]
+            for name in ("enable", "reload", "disable"):
+                arguments: dict[str, object] = {"name": "bell"}
+                if name == "enable":
+                    arguments["settings"] = {"scope": "node"}
+                assert await OPERATIONS[f"plugins.{name}"].run(first, arguments) is not None
+                with pytest.raises(Elsewhere, match=f"^the plugin bell runs {first_there}$"):
+                    await OPERATIONS[f"plugins.{name}"].run(other, arguments)
+            assert await OPERATIONS["plugins.disable"].run(other, {"name": "bell"}) == {"disabled": "bell"}
 
 
 async def test_what_the_first_worker_has_is_asked_for_there(monkeypatch: pytest.MonkeyPatch) -> None:
