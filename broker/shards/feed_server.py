@@ -102,6 +102,8 @@ class FeedServer:
         self._heard: deque[OpenFeed | FeedRoom | CloseFeed] = deque()
         #: Those that may have something, the next one first; some may be closed.
         self._ready: OrderedDict[str, None] = OrderedDict()
+        #: By streams that could not be read and are read again later, those that wait for it.
+        self._resting: dict[Stream, dict[str, None]] = {}
         self._wake = trio.Event()
         self._is_new = False
 
@@ -263,12 +265,20 @@ class FeedServer:
             self._look_at(name)
         elif cursor.needs is None:  # also without room: it may be deleted
             cursor.watch(partial(self._look_at, name))
+        elif stream in self._resting:
+            self._resting[stream][name] = None
         else:
             try:
                 await stream.log.fetch(self._host, cursor.needs)
             except StoreError as error:
                 _logger.warning("the stream %s cannot be read: %s", stream.name, error)
-                await trio.sleep(PAUSE)
+                self._resting[stream] = {name: None}  # other streams go on
+                self._scheduler.call_at(trio.current_time() + PAUSE, self._rested, stream)
+            else:
+                self._look_at(name)
+
+    def _rested(self, stream: Stream) -> None:
+        for name in self._resting.pop(stream):
             self._look_at(name)
 
     async def _send(self, name: str, opening: int, taken: list[tuple[int, Message]]) -> None:

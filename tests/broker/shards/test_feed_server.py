@@ -495,6 +495,40 @@ async def test_what_cannot_be_read_is_read_again(
         await here.b.wait_until(lambda: len(there.fed) == 5)
 
 
+async def test_a_stream_that_cannot_be_read_holds_up_no_other(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch, tried = StreamLog.fetch, list[str]()
+
+    async def fail(log: StreamLog, *about: Any) -> None:
+        tried.append(log.config.name)
+        if log.config.name == "orders":
+            raise StoreError("the disk says no")
+        await fetch(log, *about)
+
+    async with served(5, **store(tmp_path, stored=True)) as here:
+        await here.b.streams.create(StreamConfig(name="others", filters=("others/#",)))
+        await here.b.streams.publish("others/0", b"0")
+        await here.b.restart()
+        there = Shard(here.b, 1)
+        monkeypatch.setattr(StreamLog, "fetch", fail)
+        await there.say(asking(name="g"), asking(name="h"), room(5, name="g"), room(5, name="h"))
+        await there.say(asking()._replace(stream="others"), room(5))
+        while not there.fed:
+            await wait_all_tasks_blocked(0.01)
+        assert [about.name for about, _ in there.fed] == ["f"]
+        await there.say(room(6, name="g"))
+        assert tried.count("orders") == 1, "it rests, whoever wants to read it"
+        mock_clock.jump(PAUSE)
+        await wait_all_tasks_blocked()
+        assert tried.count("orders") == 2
+        monkeypatch.undo()
+        mock_clock.jump(PAUSE)
+        while len(there.fed) < 11:
+            await wait_all_tasks_blocked(0.01)
+        assert [sum(about.name == name for about, _ in there.fed) for name in "fgh"] == [1, 5, 5]
+
+
 async def test_no_more_is_taken_than_the_link_has_room_for() -> None:
     large = 50_000
     async with served() as here:
