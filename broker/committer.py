@@ -15,6 +15,7 @@ from collections import deque
 from enum import Enum
 from itertools import islice
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import trio
@@ -83,6 +84,7 @@ class CommitState(Enum):
 
 _IDLE: Final = CommitState.IDLE
 _CLOSED: Final = CommitState.CLOSED
+_BATCH: Final = attrgetter("batch")
 
 
 class Committer:
@@ -289,7 +291,7 @@ class Committer:
         self.state = CommitState.RUNNING
         self._watch.begun()
         try:
-            self._writer.commit([each.batch for each in self._gathered], self._committed)
+            self._writer.commit(list(map(_BATCH, self._gathered)), self._committed)
         except Exception as error:  # noqa: BLE001 - nothing of it may be lost
             self._scheduler.blame(None, self._commit, error)
             self._committed(0, StoreError(f"an error in the broker: {error}"))

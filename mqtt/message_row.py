@@ -26,7 +26,7 @@ def message_to_row(message: Message, epoch: float) -> list[Any]:
         message.username,
         message.guid.to_bytes(16, "big"),  # more than msgpack's integers have
         message.timestamp,
-        moment_to_wall(message.expires_at, epoch),
+        None if message.expires_at == inf else message.expires_at + epoch,
     ]
 
 

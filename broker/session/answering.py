@@ -95,11 +95,14 @@ class Answering:
 
     def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None, weight: float = 0.0) -> bool:
         """Send a packet after the output of this turn, and after all answers owed before it. `owed` is its place, if it
-        had to wait; `wait` calls back when it may leave, and `weight` is what the message takes until then. Returns
-        False if the client accepts no packet so large."""
+        had to wait; `wait` calls back when it may leave, and `weight` is what the message takes until then, also where
+        the answers wait for no store. Returns False if the client accepts no packet so large."""
         channel = self._channel
         if channel is None:
             return True
+        if wait is not None and self._in_memory:
+            self.hold(wait, weight)
+            wait = None
         wire = encode_within(packet, channel.version, channel.max_packet_size)
         if wire:
             kind = TYPE_OF[type(packet)]
@@ -121,6 +124,9 @@ class Answering:
         head = _HEADS[kind]
         count = len(packet_ids)
         wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
+        if wait is not None and self._in_memory:
+            self.hold(wait, weight)
+            wait = None
         if wait is not None:
             self.hold(wait, weight, self.ledger.owe(kind, packet_ids), wire)
         elif self.ledger.entries:
@@ -197,14 +203,6 @@ class Answering:
         self._pieces += self.ledger.settle(owed, wire)
         self._review()
 
-    def waits(self, wait: Wait | None, weight: float) -> Wait | None:
-        """What an answer waits for: nothing, if its client's answers wait for no store. Then what it sent takes memory
-        all the same, and it is not read from while that is too much."""
-        if wait is None or not self._in_memory:
-            return wait
-        self.hold(wait, weight)
-        return None
-
     def hold(self, wait: Wait, weight: float, owed: Owed | None = None, wire: bytes = b"") -> None:
         """So many bytes of what the client sent wait until `wait` calls back, and with them an answer, if there is
         one."""
@@ -224,7 +222,8 @@ class Answering:
             committer.noted -= what.weight
         if what.owed is not None:
             self._pieces += self.ledger.settle(what.owed, what.wire)
-        self._review()
+        if self._crowded:
+            self._review()
 
     def _review(self) -> None:
         """Whether the client is read from."""

@@ -187,14 +187,12 @@ class Inbound:
             if late is not None and self._answers.asks(late, publication.packet_ids, routed, self._wait(routed, qos)):
                 return
             reached = bool(found) or services.pubsub.is_wanted(routed.topic)
-        weight, wait = 0.0, self._wait(routed, qos) if services.pubsub.makes_wait else None
-        if wait is not None:
-            weight = routed.weight
-            wait = self._answers.waits(wait, weight)
+        wait = self._wait(routed, qos) if services.pubsub.makes_wait else None
         if not reached:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
         else:
             packet_ids = (publication.packet_id,) if count == 1 else publication.packet_ids
+            weight = 0.0 if wait is None else routed.weight
             self._answers.acknowledge(_ANSWERED_BY[qos], packet_ids, wait, weight)
 
     def _exceeds_quota(self, publication: ReceivedPublication, channel: Channel) -> bool:
@@ -232,7 +230,6 @@ class Inbound:
             else:
                 wait = self._wait(message, message.qos)
                 if message.qos:
-                    wait = self._answers.waits(wait, message.weight)
                     self._acknowledge(channel, message, Reason.SUCCESS, wait=wait)
                 elif wait is not None:
                     self._answers.hold(wait, message.weight)
@@ -340,11 +337,8 @@ class Inbound:
                 wait = pubsub.waits(part, wait)
         if is_stored and committer is not None:
             wait = committer.after_commit if wait is None else all_of((wait, committer.after_commit))
-        if wait is None:
-            self._answers.acknowledge(PUBCOMP, packet_ids)
-            return
-        weight = float(sum([each.weight for each in released if each is not None]))
-        self._answers.acknowledge(PUBCOMP, packet_ids, self._answers.waits(wait, weight), weight)
+        weight = 0.0 if wait is None else float(sum([each.weight for each in released if each is not None]))
+        self._answers.acknowledge(PUBCOMP, packet_ids, wait, weight)
 
     def _release_singly(self, publication: Publication, channel: Channel, route: Route[Subscriber]) -> None:
         """It went to nobody; where a stream has refused several messages, perhaps not all of them."""

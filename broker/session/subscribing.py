@@ -312,7 +312,7 @@ class Subscribing:
         if answer.packet_id and not answers.write(
             kind(answer.packet_id, answer.reasons, answer.properties),
             answer.owed,
-            answers.waits(None if durable is None else durable.after_commit, weight),
+            None if durable is None else durable.after_commit,
             weight,
         ):
             name = kind.__name__.upper()
