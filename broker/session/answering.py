@@ -158,10 +158,12 @@ class Answering:
         if known is None:
             return False
         answer = self._late_answer(Pubrec, packet_ids, publication, refusals)
-        stored = self.waits(stored, publication.weight)
+        waits = [known]
         if stored is not None:
             self.hold(stored, publication.weight)
-        all_of([known] if stored is None else [known, stored])(lambda: self._context.soon(answer))
+            if not self._in_memory:
+                waits.append(stored)
+        all_of(waits)(lambda: self._context.soon(answer))
         return True
 
     def _late_answer(
