@@ -29,9 +29,10 @@ class Frames(trio.abc.HalfCloseableStream):
         before: bytes = b"",
         target: str = "/mqtt",
         subprotocols: Sequence[str] = ("mqtt", "mqttv3.1"),
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> "Frames":
         opened = cls(stream)
-        asked = Request(host="broker", target=target, subprotocols=list(subprotocols))
+        asked = Request(host="broker", target=target, subprotocols=list(subprotocols), extra_headers=list(headers))
         request = opened._connection.send(asked)
         await opened.stream.send_all(before + request)
         accepted = await opened._next()

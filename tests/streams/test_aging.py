@@ -297,6 +297,7 @@ def test_no_life_is_shorter_than_that_of_a_marker_where_topics_have_a_history() 
     world.take(single("a", ttl="5"))
     later(world, 59)
     assert topics_in(world) == ["a"]
+    assert done(get(world.stream.log, world, 1)).message.properties == {"user_property": [("Nats-TTL", "5")]}
     later(world, 1)
     assert topics_in(world) == ["a!"]
 
@@ -337,6 +338,13 @@ def test_a_full_stream_that_takes_nothing_new_has_no_room_for_a_marker() -> None
     assert not world.take(single("a", ttl="5"))
     later(world, 5)
     assert topics_in(world) == []
+
+
+def test_a_marker_may_be_larger_than_messages() -> None:
+    world = marking(max_message_size=1 + len("Nats-TTL") + 4 + 1 + 1)
+    assert not world.take(single("a", ttl="5"))
+    later(world, 5)
+    assert topics_in(world) == ["a!"]
 
 
 def test_a_marker_is_stamped_as_a_message_of_the_broker() -> None:

@@ -224,6 +224,25 @@ async def test_pages_of_other_origins_are_refused() -> None:
         await speaker.leave()
 
 
+async def test_other_paths_than_the_listeners_are_none() -> None:
+    async with nats_room(listener=at("nats+ws")) as here:
+        speaker = Speaker(await opened(here))
+        await speaker.say(
+            b"GET /other HTTP/1.1\r\nHost: b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        )
+        assert (await speaker.rest()).startswith(b"HTTP/1.1 404 ")
+        await speaker.leave()
+
+
+async def test_a_cookie_is_no_login() -> None:
+    async with nats_room(listener=at("nats+ws"), auth={"allow_anonymous": False}) as here:
+        frames = await framed(here, "nats+ws", headers=[(b"Cookie", b"user=ann; pass=right; jwt=x; token=right")])
+        speaker = await Speaker.over(frames, {})
+        assert await speaker.rest() == b"-ERR 'Authorization Violation'\r\n"
+        await speaker.leave()
+
+
 async def test_text_is_refused() -> None:
     async with nats_room(listener=at("nats+ws")) as here:
         frames = await framed(here, "nats+ws")

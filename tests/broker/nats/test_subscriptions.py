@@ -71,6 +71,26 @@ async def test_a_queue_group() -> None:
         assert all(shares)
 
 
+async def test_a_group_on_two_subjects_that_match_is_two_groups() -> None:
+    async with nats_room() as here:
+        one, two = await here.speaker(), await here.speaker()
+        await one.say(b"SUB a.b q 1")
+        await two.say(b"SUB a.* q 1")
+        assert [await one.said(), await two.said()] == [b"", b""]
+        await one.say(*[b"PUB a.b 0", b""] * 4)
+        assert [(await each.said()).count(b"MSG a.b 1 ") for each in (one, two)] == [4, 4]
+
+
+async def test_the_strategy_of_shared_subscriptions_chooses_the_member() -> None:
+    async with nats_room(shared={"strategy": "sticky"}) as here:
+        speakers = [await here.speaker() for _ in range(3)]
+        for speaker in speakers:
+            await speaker.say(b"SUB a q 1")
+            assert await speaker.said() == b""
+        await speakers[0].say(*[b"PUB a 0", b""] * 10)
+        assert sorted([(await each.said()).count(b"MSG a 1 ") for each in speakers]) == [0, 0, 10]
+
+
 async def test_no_echo_lets_another_member_have_it() -> None:
     async with nats_room() as here:
         one, two = await here.speaker(echo=False), await here.speaker()

@@ -56,6 +56,18 @@ async def test_what_nobody_answers(subject: str) -> None:
         assert got.block == f"NATS/1.0 503\r\nNats-Subject: {subject}\r\n\r\n".encode()
 
 
+async def test_nothing_is_told_of_what_becomes_of_streams() -> None:
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        await puller.say(b"SUB $JS.EVENT.> 2")
+        config = {"durable_name": "c", "ack_policy": "explicit", "max_deliver": 1, "ack_wait": 1000}
+        await puller.api("STREAM.CREATE.t", {"name": "t", "subjects": ["t"]})
+        await puller.api("CONSUMER.DURABLE.CREATE.t.c", {"stream_name": "t", "config": config})
+        await puller.api("CONSUMER.DELETE.t.c")
+        await puller.api("STREAM.DELETE.t")
+        await puller.nothing()
+
+
 @pytest.mark.parametrize("subject", [b"$JS.API..", b"$JS.API.STREAM.CREATE.", b"$JS.ACK.a/b", b"$JS.API.\xff", b"$JS."])
 async def test_what_is_no_subject(subject: bytes) -> None:
     async with jetstream_room() as here:

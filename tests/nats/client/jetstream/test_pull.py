@@ -139,6 +139,30 @@ async def test_the_end_of_an_abandoned_pull_ends_no_other() -> None:
     assert await fetched(found, api, old, message(1, b"1"), count=1) == [b"1"]
 
 
+async def test_what_ends_an_abandoned_pull_is_raised_by_a_loop() -> None:
+    found, api = pulling()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.fetch, 3)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    found.put(answer(api, 409, "Consumer Deleted"))
+    with pytest.raises(StatusError, match="Consumer Deleted"):
+        await found.receive()
+
+
+async def test_a_fetch_beside_an_abandoned_pull_ends_with_its_last_message(autojump_clock: MockClock) -> None:
+    found, _ = pulling()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.fetch, 3)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.fetch, 1)
+        await wait_all_tasks_blocked()
+        found.put(message(1))
+    assert trio.current_time() == 0
+
+
 async def test_messages_beyond_those_asked_for_wait() -> None:
     found, api = pulling()
     await fetched(found, api, message(1), message(2, b"2"), count=1)
@@ -156,6 +180,22 @@ async def test_a_server_that_says_nothing(autojump_clock: MockClock, values: dic
     with pytest.raises(RequestTimeout, match=f"has said nothing for {patience} s"):
         await found.fetch(1, **values)
     assert trio.current_time() == patience
+
+
+async def test_nothing_is_expected_of_a_pull_that_was_given_up(autojump_clock: MockClock) -> None:
+    found, api = pulling(10)
+    with pytest.raises(RequestTimeout):
+        await found.fetch(10, expires=3)
+    async with looping(found):
+        assert [each["batch"] for each in asked(api)] == [10, 10]
+
+
+async def test_what_is_there_when_a_server_falls_silent(autojump_clock: MockClock) -> None:
+    found, api = pulling()
+    found.put(message(1, b"1"))
+    assert [each.payload for each in await found.fetch(2, expires=20, no_wait=True)] == [b"1"]
+    assert trio.current_time() == 2
+    assert len(asked(api)) == 1
 
 
 async def test_heartbeats_keep_a_long_fetch_alive(autojump_clock: MockClock) -> None:
@@ -263,12 +303,34 @@ async def test_what_cannot_be_asked_for() -> None:
     assert await fetched(found, api, message(1, b"1"), count=1) == [b"1"]
 
 
+async def test_acknowledgements_of_what_came_at_once_may_leave_together() -> None:
+    found, api = pulling()
+    for count in (2, 1):
+        for number in range(count):
+            found.put(message(number))
+        for each in await found.fetch(count):
+            each.ack()
+    assert api.client.at_once == [False, False, True]
+
+
+async def test_what_is_taken_alone_is_acknowledged_at_once() -> None:
+    found, api = pulling()
+    for number in range(3):
+        found.put(message(number))
+    await found.fetch(2)
+    (await found.receive()).ack()
+    assert api.client.at_once[-1] is True
+
+
 async def test_next() -> None:
-    found, _ = pulling()
+    found, api = pulling()
     found.put(message(1, b"1"))
-    first = await found.next()
-    assert first is not None
-    assert first.payload == b"1"
+    found.put(message(2, b"2"))
+    for payload in (b"1", b"2"):
+        each = await found.next()
+        assert each is not None
+        assert each.payload == payload
+    assert asked(api) == []
 
 
 # A loop
@@ -358,6 +420,12 @@ async def test_bytes_ahead() -> None:
         assert 600 < asked(api)[1]["max_bytes"] < 700
 
 
+async def test_as_little_as_a_byte_is_asked_for_ahead() -> None:
+    found, api = pulling(AHEAD, 1)
+    async with looping(found):
+        assert [each["max_bytes"] for each in asked(api)] == [1]
+
+
 async def test_bytes_that_wait_are_not_asked_for_again() -> None:
     found, api = pulling(AHEAD, 1000)
     for number in (1, 2):
@@ -410,6 +478,17 @@ async def test_a_message_that_finds_no_room_beside_what_may_come() -> None:
         found.put(second)
         await wait_all_tasks_blocked()
         assert [each["max_bytes"] for each in asked(api)][2:] == [1000]
+
+
+async def test_a_single_byte_is_not_asked_for_in_vain_again() -> None:
+    found, api = pulling(AHEAD, 2, None, 1)
+    found.put(message(1))
+    found.put(message(2, b"2"))
+    await found.receive()
+    assert [each["max_bytes"] for each in asked(api)] == [1]
+    found.put(answer(api, 409, "Message Size Exceeds MaxBytes", Nats_Pending_Messages=9, Nats_Pending_Bytes=1))
+    await found.receive()
+    assert len(asked(api)) == 1
 
 
 async def test_after_a_message_that_found_no_room_it_is_asked_ahead_again() -> None:
