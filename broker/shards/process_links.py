@@ -36,7 +36,7 @@ class ProcessLinks:
         shards.when_serving(passages.go_on)
         try:
             for other in shards.peers:
-                self.hand_over.passages[other] = SocketPassage(self._path(other), net.poller)
+                self.hand_over.passages[other] = SocketPassage(self._path(other), net.poller, net.scheduler)
             await links.run()
         finally:
             self.hand_over.close()

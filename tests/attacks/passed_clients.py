@@ -35,7 +35,7 @@ class Shards:
         self._services: Any = node.listeners._services  # pyright: ignore[reportPrivateUsage]
         self._listening = PassageListener(self._path, self._services, self._take)
         self.hand_over.passages = {
-            BY_SOCKET: SocketPassage(self._path, node.poller),
+            BY_SOCKET: SocketPassage(self._path, node.poller, node.scheduler),
             IN_MEMORY: MemoryPassage(self._take_as_is, node.scheduler),
         }
         mqtt = Mqtt(node.services, node.sessions, node.failures, Sharing(self.hand_over, node.poller))

@@ -82,7 +82,7 @@ async def ends(way: str) -> AsyncIterator[Ends]:
             await nursery.start(poller.run)
             if way == "sockets":
                 made.path = os.path.join(folder, "1")
-                made.passage = SocketPassage(made.path, poller)
+                made.passage = SocketPassage(made.path, poller, services.scheduler)
                 made.listen()
             else:
                 made.passage = MemoryPassage(lambda passed: made.take(passed), services.scheduler)

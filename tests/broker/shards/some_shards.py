@@ -173,7 +173,7 @@ async def shards(way: str = "memory", kind: str = "tcp", number: int = 2, **more
                     continue
                 assert shard.net.poller is not None
                 if way == "sockets":
-                    passage: Any = SocketPassage(f"{folder}/{other.number}", shard.net.poller)
+                    passage: Any = SocketPassage(f"{folder}/{other.number}", shard.net.poller, shard.net.scheduler)
                 else:
                     passage = MemoryPassage(other.node.listeners.take, other.net.scheduler)
                 shard.hand_over.passages[other.number] = passage

@@ -114,6 +114,20 @@ async def test_a_hook_may_make_a_filter_one_of_a_stream() -> None:
         assert len(consumers(b)) == 3
 
 
+async def test_so_it_may_in_one_process() -> None:
+    def into_stream(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> SubscriptionRequest:
+        return replace(request, filter=f"$stream/{request.filter}")
+
+    hooks = Hooks()
+    hooks.add("client.subscribe", into_stream)
+    async with testing.broker(hooks=hooks) as b, Wire(b.connect()) as wire:
+        await wire.connect("c")
+        await b.streams.create(ORDERS)
+        assert await wire.subscribe(("orders/orders/#", 1), ("none/a", 1)) == [1, REFUSED]
+        await b.streams.publish("orders/1", b"x")
+        assert await payloads(wire, 1) == [b"x"]
+
+
 @pytest.mark.parametrize(
     ("lengths", "counts"),
     [

@@ -6,45 +6,54 @@ import socket
 from typing import Any
 
 import pytest
-from trio.testing import wait_all_tasks_blocked
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.shards.passage_ends import Client, ends
 from tests.broker.shards.some_shards import descriptors, until
 from trunkline.broker.net.passed import MAX_FIRST
+from trunkline.broker.shards.passage_socket import LOOK, MAX_HELD
 from trunkline.broker.shards.passages import MAX_WAITING
 from trunkline.hooks.identity import Certificate, Identity
 
 
 async def test_a_shard_that_is_started_anew_is_found() -> None:
     async with ends("sockets") as both:
-        for number in range(1, 4):
-            client = Client()
-            assert both.passage.hand_over(client.passed)
-            await both.has_taken(number)
-            client.close()
+        for number in range(3, 12, 3):
+            clients = [Client() for _ in range(3)]
+            assert both.passage.hand_over(clients[0].passed)
+            await both.has_taken(number - 2)
             assert both.listener is not None
             both.listener.close()
             await wait_all_tasks_blocked()
-            late = Client()
-            assert not both.passage.hand_over(late.passed)
-            late.passed.close()
-            late.close()
+            for late in clients[1:]:
+                assert both.passage.hand_over(late.passed), "it waits"
             both.listen()
+            await both.has_taken(number)
+            for client in clients:
+                client.close()
 
 
-async def test_nobody_listens_at_a_socket_that_was_left(caplog: pytest.LogCaptureFixture) -> None:
+async def test_nobody_listens_at_a_socket_that_was_left(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
     async with ends("sockets") as both:
         assert both.listener is not None
         both.listener.close()
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(both.path)
-        client = Client()
-        for _ in range(3):  # as clients come again and again
-            assert not both.passage.hand_over(client.passed)
-        client.passed.close()
-        client.close()
+        clients = [Client() for _ in range(MAX_WAITING + 1)]
+        assert [both.passage.hand_over(client.passed) for client in clients] == [True] * MAX_WAITING + [False]
+        await trio.sleep(MAX_HELD - LOOK)
+        assert not clients[0].has(b"refused")
+        await trio.sleep(2 * LOOK)
+        assert all(client.has(b"refused") for client in clients[:-1])
+        clients[-1].passed.close()
+        for client in clients:
+            client.close()
         assert [record.getMessage() for record in caplog.records] == [
-            f"cannot hand connections over to {both.path}: {os.strerror(errno.ECONNREFUSED)}"
+            f"cannot hand connections over to {both.path}: {os.strerror(errno.ECONNREFUSED)}",
+            f"{MAX_WAITING} connections that were to be handed over to {both.path} are refused: it has not come back",
         ]
         both.listen()  # in place of what was left
         client = Client()
