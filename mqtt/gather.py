@@ -91,7 +91,7 @@ def _publishes(
         place = name + 2 + data[name + 1]
         topic = known.get(data[name:place])
         behind = place + id_size
-        if topic is None or behind + v5 > end:
+        if topic is None or behind + len(block) > end:
             break
         if v5 and not headed(block, behind):
             if topics or data[behind] > 127:

@@ -193,6 +193,19 @@ def test_a_row_ends_where_a_packet_is_wrong(version: Version, odd: bytes) -> Non
     gathered(version, 2 * encode(Publish("a", b""), version) + odd)
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_follows_a_packet_is_none_of_its_properties(qos: int) -> None:
+    packet = Publish("a", b"", qos, properties={"correlation_data": bytes([0x30 | qos << 1])})
+    packet.packet_id = 1 if qos else 0
+    whole = encode(packet, Version.V5)
+    cut = whole[:1] + bytes([whole[1] - 1]) + whole[2:-1]
+    for rest in (cut, MANY * 2 * cut):
+        data = 3 * whole + rest + whole
+        decoder = Decoder(version=Version.V5, gathers=True)
+        assert rows(decoder.feed(data)) == rows([packet] * 3)
+        assert str(decoder.error) == "the packet ends within its properties"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_messages_of_several_topics_end_where_a_packet_has_no_identifier(version: Version) -> None:
     packets = [Publish(topic, b"1", 1) for topic in ("a", "b/c", "a", "b/c")]
