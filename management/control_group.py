@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from trunkline.broker.shards.homes import FIRST
@@ -10,7 +11,7 @@ from trunkline.management.control_client import ControlClient, ControlError, NoB
 from trunkline.management.control_place import worker_sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 #: Rows of a page.
@@ -136,7 +137,7 @@ class ControlGroup:
             yield page
 
     def rows(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        from trunkline.management.merging import WHOLE, merged_rows
+        from trunkline.management.merging import KNOWN, WHOLE, merged_rows
         from trunkline.management.operations.registry import is_of_streams
 
         if is_of_streams(operation):
@@ -146,4 +147,25 @@ class ControlGroup:
         skipped = 0
         if isinstance(arguments.get("after"), int):
             skipped = arguments.pop("after")
-        return merged_rows(operation, [worker.rows(operation, **arguments) for worker in self._workers], skipped)
+        parts = [worker.rows(operation, **arguments) for worker in self._workers]
+        return merged_rows(operation, _knowing(parts) if operation in KNOWN else parts, skipped)
+
+
+def _knowing(parts: Iterable[Iterator[dict[str, Any]]]) -> list[Iterable[dict[str, Any]]]:
+    """Those that know what is asked about, of which a worker may have nothing.
+
+    Raises:
+        ControlError: none does.
+    """
+    knowing: list[Iterable[dict[str, Any]]] = []
+    unknown: ControlError | None = None
+    for rows in parts:
+        try:
+            knowing.append(chain([*islice(rows, 1)], rows))
+        except ControlError as error:
+            if error.code != "not_found":
+                raise
+            unknown = error
+    if unknown is not None and not knowing:
+        raise unknown
+    return knowing

@@ -31,6 +31,8 @@ EVERYWHERE: Final = frozenset(
         *("trace.start", "trace.stop", "trace.status"),
     }
 )
+#: Listings about one thing, which some workers do not know.
+KNOWN: Final = frozenset({"trace.outcomes"})
 #: Listings that any worker has of the whole node.
 WHOLE: Final = frozenset({"metrics"})
 #: Listings whose rows with the same values here are one row (without any: rows that are alike), and what is added up.

@@ -127,6 +127,23 @@ def test_a_client_that_nobody_knows(folder: Path) -> None:
         node.call("clients.kick", client_id="a")
 
 
+def test_outcomes_are_those_of_workers_that_had_the_message(folder: Path) -> None:
+    def answer(pid: int, operation: str, guid: str) -> list[dict[str, object]]:
+        if guid == "0" or pid == 101:
+            raise ControlError("not_found", f"no message in {pid}")
+        if guid == "1":
+            raise ControlError("failed", "no")
+        return [{"client_id": f"{name}-{pid}"} for name in "ab"]
+
+    with group(folder, answer) as node:
+        rows = [row["client_id"] for row in node.rows("trace.outcomes", guid="2")]
+        assert rows == ["a-100", "a-102", "b-100", "b-102"]
+        with pytest.raises(ControlError, match="no message in 102"):
+            list(node.rows("trace.outcomes", guid="0"))
+        with pytest.raises(ControlError, match="^no$"):
+            list(node.rows("trace.outcomes", guid="1"))
+
+
 def test_another_error_is_the_answer(folder: Path) -> None:
     def answer(pid: int, operation: str, client_id: str) -> object:
         raise ControlError("refused", "no")
