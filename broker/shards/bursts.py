@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.broker.shards.feed_words import FeedMessage
@@ -37,6 +38,25 @@ class Forwarded(NamedTuple):
 
 #: What is said of most publications.
 _NOTHING: Final = tuple(Forwarded._field_defaults.values())
+
+
+def pieces(forwarded: Forwarded, size: int, step: int) -> Sequence[Forwarded]:
+    """In parts of about equal length where it takes more than so many bytes of memory. One read of tiny messages is
+    tens of thousands, each of which may cost something for each session there: other clients come in between.
+
+    `step` is from the version of a message to that of the next."""
+    publication, version = forwarded.publication, forwarded.version
+    count = publication.count
+    if count == 1 or publication.weight <= size:
+        return (forwarded,)
+    at_once = ceil(count / ceil(publication.weight / size))
+    return [
+        forwarded._replace(
+            publication=publication.part(first, min(first + at_once, count)),
+            version=version and version + first * step,
+        )
+        for first in range(0, count, at_once)
+    ]
 
 
 def encode_burst(some: Iterable[Forwarded], epoch: float) -> bytes:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trunkline.broker.links.link import CREDIT
 from trunkline.broker.node_use import SUBSCRIPTIONS
 from trunkline.broker.pubsub import NO_SHARES, PubSub, parts_of
-from trunkline.broker.shards.bursts import Forwarded
+from trunkline.broker.shards.bursts import Forwarded, pieces
 from trunkline.broker.shards.common_use import CommonUse
 from trunkline.broker.shards.outbox import LinkOutbox
 from trunkline.broker.shards.shares import NOBODY, SharePicker, all_offline
@@ -154,7 +155,9 @@ class ShardPubSub(PubSub):
 
     def _send(self, peer: Peer, forwarded: Forwarded, *, is_kept: bool = False) -> None:
         is_kept = self.committer is not None and (is_kept or self._is_kept or forwarded.publication.qos == 2)
-        if peer.forward(forwarded, is_kept=is_kept):
+        for piece in pieces(forwarded, CREDIT, STEP):
+            if not peer.forward(piece, is_kept=is_kept):
+                continue
             wait: Wait = peer.until_safe
             if is_kept and self.committer:  # a retained message is to be everywhere, and leaves when it is stored
                 stored = self.committer.after_commit

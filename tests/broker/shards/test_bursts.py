@@ -2,13 +2,20 @@
 
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.mqtt.property_values import blocks, decoded
-from trunkline.broker.shards.bursts import Forwarded, decode_burst, encode_burst
+from trunkline.broker.shards.bursts import Forwarded, decode_burst, encode_burst, pieces
+from trunkline.broker.shards.versions import STEP
+from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.packets import Publish
+from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.versions import Version
 
 FORWARDED = st.builds(
     Forwarded,
@@ -51,6 +58,33 @@ def test_it_comes_as_it_was(some: list[Forwarded], epoch: int) -> None:
         assert each.publication.expires_at == sent.publication.expires_at + epoch
         assert each.publication.guid == sent.publication.guid
         assert each.publication.timestamp == sent.publication.timestamp
+
+
+@pytest.mark.parametrize("version", [0, 7 * STEP + 2])
+@pytest.mark.parametrize("count", [2, 1000, 4001])
+def test_many_messages_go_in_pieces_of_a_size(count: int, version: int) -> None:
+    packets = [Publish("t", b"%d" % number, 1) for number in range(count)]
+    for number, packet in enumerate(packets):
+        packet.packet_id = number + 1
+    decoder = Decoder(version=Version.V5, gathers=True)
+    decoder.feed(encode(packets[0], Version.V5))  # it knows the topic then
+    (batch,) = decoder.feed(b"".join([encode(packet, Version.V5) for packet in packets]))
+    assert isinstance(batch, PublishBatch)
+    found = pieces(Forwarded(batch, "$share/g/t", (1,), version), size := 1 << 19, STEP)
+    assert [message.payload for each in found for message in each.publication.messages] == [
+        packet.payload for packet in packets
+    ]
+    first = 0
+    for each in found:
+        assert each.publication.weight < 1.01 * size
+        assert each[1:4] == ("$share/g/t", (1,), version and version + first * STEP)
+        first += each.publication.count
+    assert len(found) == -(-batch.weight // size)
+
+
+def test_one_large_message_is_a_piece() -> None:
+    forwarded = Forwarded(Message("t", bytes(1000)))
+    assert list(pieces(forwarded, 100, STEP)) == [forwarded]
 
 
 def test_most_are_for_everybody_who_wants_them_and_nothing_more_is_said() -> None:

@@ -1,5 +1,6 @@
 """What is published at one shard comes to the sessions of all."""
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.broker.shards.routed import CALENDAR, Routes, Stream, burst
 from tests.conformance import raw
 from trunkline.broker.links.frames import LinkRoute, Said
 from trunkline.broker.shards import routing
+from trunkline.broker.shards.bursts import Forwarded, pieces
 from trunkline.broker.shards.outbox import Unsent
 from trunkline.broker.shards.stream_refusals import REFUSED
 from trunkline.broker.shards.versions import STEP
@@ -210,6 +212,33 @@ async def test_messages_that_leave_together_are_routed_each_by_its_topic(retain:
             for topic in ("a", "b") if retain else ():
                 await new.take_publish(topic, b"x")
             await new.expect_nothing()
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_long_row_of_messages_goes_in_pieces(qos: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "CREDIT", 2 * Message("a", b"0").weight)
+    async with house(2) as shards:
+        reader = await shards.client(1, "r")
+        await reader.subscribe(("a", 1))
+        publisher = await shards.client(0, "p")
+        await publisher.publish("a", b"0", qos=qos)
+        await reader.take_publish("a", b"0", qos=qos)
+        sent: list[int] = []
+
+        def seen(forwarded: Forwarded, *how: int) -> Sequence[Forwarded]:
+            found = pieces(forwarded, *how)
+            sent.extend([each.publication.count for each in found])
+            return found
+
+        monkeypatch.setattr(routing, "pieces", seen)
+        payloads = [b"%d" % number for number in range(1, 6)]
+        await publisher.send(
+            *[raw.publish("a", each, qos=qos, packet_id=int(each) if qos else None) for each in payloads]
+        )
+        for each in payloads:
+            await reader.take_publish("a", each, qos=qos)
+        await reader.expect_nothing()
+    assert sent == [2, 2, 1]
 
 
 async def test_a_share_comes_back_where_nobody_is_left_for_it() -> None:
