@@ -137,7 +137,7 @@ class ControlGroup:
             yield page
 
     def rows(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        from trunkline.management.merging import KNOWN, WHOLE, merged_rows
+        from trunkline.management.merging import KNOWN, NAMED, WHOLE, merged_rows
         from trunkline.management.operations.registry import is_of_streams
 
         if is_of_streams(operation):
@@ -147,8 +147,14 @@ class ControlGroup:
         skipped = 0
         if isinstance(arguments.get("after"), int):
             skipped = arguments.pop("after")
-        parts = [worker.rows(operation, **arguments) for worker in self._workers]
+        parts: list[Iterator[dict[str, Any]]] = [worker.rows(operation, **arguments) for worker in self._workers]
+        if operation in NAMED:
+            parts = [_named(rows, int(worker.path.stem)) for rows, worker in zip(parts, self._workers, strict=True)]
         return merged_rows(operation, _knowing(parts) if operation in KNOWN else parts, skipped)
+
+
+def _named(rows: Iterator[dict[str, Any]], worker: int) -> Iterator[dict[str, Any]]:
+    return ({"worker": worker, **row} for row in rows)
 
 
 def _knowing(parts: Iterable[Iterator[dict[str, Any]]]) -> list[Iterable[dict[str, Any]]]:

@@ -33,6 +33,8 @@ EVERYWHERE: Final = frozenset(
 )
 #: Listings about one thing, which some workers do not know.
 KNOWN: Final = frozenset({"trace.outcomes"})
+#: Listings of what each worker has of its own kind: rows name the worker.
+NAMED: Final = frozenset({"actors"})
 #: Listings that any worker has of the whole node.
 WHOLE: Final = frozenset({"metrics"})
 #: Listings whose rows with the same values here are one row (without any: rows that are alike), and what is added up.

@@ -204,6 +204,12 @@ def test_any_worker_has_the_metrics_of_the_node(folder: Path) -> None:
     assert len(asked) == 1
 
 
+def test_an_actor_is_one_of_a_worker(folder: Path) -> None:
+    with group(folder, lambda *_, **__: [{"name": "supervisor"}], dead=(1,)) as node:
+        rows = list(node.rows("actors"))
+    assert rows == [{"worker": number, "name": "supervisor"} for number in (0, 2)]
+
+
 def test_rows_that_are_counted_are_counted_in_all(folder: Path) -> None:
     def answer(pid: int, operation: str, **arguments: object) -> list[dict[str, object]]:
         assert "after" not in arguments
