@@ -12,6 +12,7 @@ import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
@@ -81,6 +82,13 @@ class ServedFeed:
         return True
 
 
+class Rest(NamedTuple):
+    """Of a stream that could not be read: when it is read again, and for which feeds."""
+
+    until: float
+    feeds: dict[str, None]
+
+
 class StreamsHere(NamedTuple):
     """What the shard with the streams has for those of its sessions that are elsewhere."""
 
@@ -102,8 +110,7 @@ class FeedServer:
         self._heard: deque[OpenFeed | FeedRoom | CloseFeed] = deque()
         #: Those that may have something, the next one first; some may be closed.
         self._ready: OrderedDict[str, None] = OrderedDict()
-        #: By streams that could not be read and are read again later, those that wait for it.
-        self._resting: dict[Stream, dict[str, None]] = {}
+        self._resting: dict[Stream, Rest] = {}
         self._wake = trio.Event()
         self._is_new = False
 
@@ -216,8 +223,10 @@ class FeedServer:
     async def run(self) -> None:
         """Serve by turns, for ever."""
         while True:
-            await self._wake.wait()
+            with trio.move_on_at(min([rest.until for rest in self._resting.values()], default=inf)):
+                await self._wake.wait()
             self._wake = trio.Event()
+            self._end_rests()
             if self._is_new:
                 self._is_new = False
                 await self._name_all()
@@ -226,6 +235,7 @@ class FeedServer:
                     for _ in range(min(FEEDS_AT_ONCE, len(self._heard))):
                         self._handle(self._heard.popleft())
                 await trio.lowlevel.checkpoint()
+                self._end_rests()
                 if not self._ready:
                     continue
                 name, _ = self._ready.popitem(last=False)
@@ -266,20 +276,21 @@ class FeedServer:
         elif cursor.needs is None:  # also without room: it may be deleted
             cursor.watch(partial(self._look_at, name))
         elif stream in self._resting:
-            self._resting[stream][name] = None
+            self._resting[stream].feeds[name] = None
         else:
             try:
                 await stream.log.fetch(self._host, cursor.needs)
             except StoreError as error:
                 _logger.warning("the stream %s cannot be read: %s", stream.name, error)
-                self._resting[stream] = {name: None}  # other streams go on
-                self._scheduler.call_at(trio.current_time() + PAUSE, self._rested, stream)
+                self._resting[stream] = Rest(trio.current_time() + PAUSE, {name: None})  # other streams go on
             else:
                 self._look_at(name)
 
-    def _rested(self, stream: Stream) -> None:
-        for name in self._resting.pop(stream):
-            self._look_at(name)
+    def _end_rests(self) -> None:
+        now = trio.current_time()
+        for stream in [stream for stream, rest in self._resting.items() if rest.until <= now]:
+            for name in self._resting.pop(stream).feeds:
+                self._look_at(name)
 
     async def _send(self, name: str, opening: int, taken: list[tuple[int, Message]]) -> None:
         peer, there = self._peer, trio.Event()

@@ -78,11 +78,11 @@ class SocketPassage:
         if self._sock is None and not self._waiting and not self._connect():
             return False
         self._waiting.append(_Waiting(frame, passed, trio.current_time() + MAX_HELD))
-        if len(self._waiting) == 1:
-            if self._sock is None:
-                self._looking.restart(LOOK)
-            else:
+        if self._sock is not None:
+            if len(self._waiting) == 1:
                 self._send()
+        elif self._looking.deadline == inf:
+            self._looking.restart(LOOK)
         return True
 
     def _look(self) -> None:

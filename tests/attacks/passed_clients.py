@@ -53,9 +53,11 @@ class Shards:
     def id(self, home: int) -> str:
         return next(name for n in count() if self.hand_over.home_of(name := f"passed {n}") == home)
 
-    def start_anew(self) -> None:
-        """As a process that has ended."""
+    def end(self) -> None:
+        """As the process of another shard."""
         self._listening.close()
+
+    def begin(self) -> None:
         self._listening = PassageListener(self._path, self._services, self._take)
 
     def close(self) -> None:

@@ -365,7 +365,11 @@ class Scene:
                     for home in (BY_SOCKET, IN_MEMORY, *[HERE] * 10):
                         await self.served(self._one_passed, shards.id(home))
                     await trio.sleep(1)
-                    shards.start_anew()
+                    async with trio.open_nursery() as nursery:
+                        shards.end()
+                        nursery.start_soon(self.served, self._one_passed, shards.id(BY_SOCKET))
+                        await trio.sleep(1)
+                        shards.begin()
         finally:
             shards.close()
 
