@@ -48,8 +48,8 @@ SEND_BUFFER: Final = 1 << 20
 #: given up after some seconds.
 MAX_PENDING: Final = 1 << 28
 
-#: All links of a process read into this, as getting so much memory takes seven times as long as the read. It is a map
-#: for its alignment: the system copies to a `bytearray` at half the speed.
+#: All links of a process read into this: memory for each read may take longer to get than the read. It is a map for its
+#: alignment: the system copies to a `bytearray` at half the speed.
 _READ: Final = memoryview(mmap(-1, READ_SIZE))
 
 _logger = logging.getLogger("trunkline.shards")
