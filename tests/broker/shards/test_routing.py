@@ -748,6 +748,19 @@ async def test_a_retained_message_at_qos_2_is_everywhere_before_its_publisher_is
     assert told == ["told"]
 
 
+async def test_a_retained_message_at_qos_2_is_not_everywhere_before_it_has_left() -> None:
+    shard = Routes()
+    shard.pubsub.publish(Message("a", b"x", 2, retain=True), 0.0)
+    for other in shard.others:
+        other.acknowledge()
+    assert list(shard.unsent.versions) == ["a"], "it leaves when it is stored"
+    shard.turns.end()
+    for other in shard.others:
+        other.acknowledge()
+    shard.turns.end()
+    assert shard.unsent.versions == {}
+
+
 async def test_qos_2_waits_for_a_shard_that_has_too_much() -> None:
     shard = Routes(1)
     other = shard.others[0]
