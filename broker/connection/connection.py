@@ -22,6 +22,8 @@ from trunkline.broker.metrics import LimitKind
 from trunkline.broker.net.protocol import ProtocolActor
 from trunkline.broker.net.transport import Ended, Failed, OutputBlocked, OutputDrained, discard
 from trunkline.broker.session import mail
+from trunkline.broker.session.channel import nothing_unread
+from trunkline.broker.session.waiting import say_goodbye
 from trunkline.broker.transitions import follow
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.decoder import Decoder
@@ -139,7 +141,11 @@ class Connection(ProtocolActor["Mail"]):
             if self._channel is not None:
                 self._channel.session(mail.Congested(self._channel))
             if self._transport.pending > OUTPUT_LIMIT:
-                self._wait_for_output()  # it sends requests and does not read the answers
+                # it sends requests and does not read the answers
+                if self._channel is not None and self not in (self._holders or ()):
+                    client_id, limit = self._channel.client.client_id, f"{OUTPUT_LIMIT} bytes of output wait"
+                    self._listener.services.limit_report.acted(LimitKind.OUTPUT, client_id, limit)
+                self.pause(self)
         elif isinstance(message, OutputDrained):
             self.resume(self)
             if self._channel is not None:
@@ -177,6 +183,17 @@ class Connection(ProtocolActor["Mail"]):
             if packets or decoder.error is not None:
                 self._handshake.received(packets, decoder.error, decoder.version, data)
 
+    def _says_goodbye(self) -> bool:
+        """Whether a DISCONNECT that cancels the will is among what has come and was not read yet, as of a client that
+        is held up. It is one read at most, which goes to the session as any other: its connection may go on."""
+        channel, decoder = self._channel, self._decoder
+        assert channel is not None
+        held = b"" if self._limiter is None else self._limiter.take_held()
+        received = mail.Received(channel, decoder.feed(held + self._transport.take_unread()), decoder.error)
+        if received.packets or received.error is not None:
+            channel.session(received)
+        return say_goodbye(received.packets)
+
     def write(self, data: bytes) -> None:
         """Send a packet of the connection itself."""
         self._transport.send(data)
@@ -189,12 +206,6 @@ class Connection(ProtocolActor["Mail"]):
             self._holders = set()
             self._transport.pause()
         self._holders.add(holder)
-
-    def _wait_for_output(self) -> None:
-        if self._channel is not None and self not in (self._holders or ()):
-            client_id, limit = self._channel.client.client_id, f"{OUTPUT_LIMIT} bytes of output wait"
-            self._listener.services.limit_report.acted(LimitKind.OUTPUT, client_id, limit)
-        self.pause(self)
 
     def resume(self, holder: object) -> None:
         if self._holders is not None:
@@ -253,6 +264,7 @@ class Connection(ProtocolActor["Mail"]):
         self._handshake = None
         self._channel = channel
         channel.send = self._transport.send
+        channel.says_goodbye = self._says_goodbye
         if early or error is not None:
             channel.session(mail.Received(channel, early, error))
         if keep_alive:
@@ -343,6 +355,7 @@ class Connection(ProtocolActor["Mail"]):
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.send = discard
+            channel.says_goodbye = nothing_unread
         return channel
 
     def _ended(self, error: str) -> None:

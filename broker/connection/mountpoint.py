@@ -149,6 +149,9 @@ class MountedOutput(Layer):
         super().__init__(below)
         self._prefix = mountpoint.prefix.encode()
 
+    def take_unread(self) -> bytes:
+        return self.below.take_unread()
+
     def send(self, data: bytes) -> None:
         super().send(without_prefix(data, self._prefix))
 

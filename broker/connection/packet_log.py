@@ -81,6 +81,9 @@ class SentLog(Layer):
     def bare(self) -> socket | None:
         return self.below.bare
 
+    def take_unread(self) -> bytes:
+        return self.below.take_unread()
+
     def send(self, data: bytes) -> None:
         client = self._client
         decoder = Decoder(

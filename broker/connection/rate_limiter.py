@@ -117,6 +117,12 @@ class RateLimiter:
                 connection.pause(self)
                 return
 
+    def take_held(self) -> bytes:
+        """The bytes that wait."""
+        held = b"".join([event for event in self._held if isinstance(event, bytes)])
+        self._held = deque([event for event in self._held if not isinstance(event, bytes)])
+        return held
+
     def _go_on(self) -> None:
         """It is this connection's turn, even if others have drawn from a shared bucket meanwhile."""
         while self._held and not self._timer.armed:

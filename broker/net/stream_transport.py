@@ -5,6 +5,7 @@ In-process connections, and sockets where the platform has no selector that can 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ class StreamTransport:
     #: A task may be reading from it at any time.
     bare: socket | None = None
     __slots__ = (
+        "_ahead",
         "_blocked",
         "_finishing",
         "_metrics",
@@ -41,6 +43,7 @@ class StreamTransport:
         "_resumed",
         "_scheduler",
         "_stream",
+        "_unread",
         "_wake",
         "peer",
     )
@@ -56,6 +59,9 @@ class StreamTransport:
         self._blocked = False
         self._finishing = False
         self._resetting = False
+        #: What was read and waits for the end of a pause, which ends the reading of more.
+        self._unread = b""
+        self._ahead = trio.CancelScope()
         self._wake = trio.Event()
         self._resumed = trio.Event()
         self._resumed.set()
@@ -76,20 +82,30 @@ class StreamTransport:
             await trio.aclose_forcefully(self._stream)
 
     async def _read(self) -> None:
-        while True:
-            error = ""
-            data: bytes | bytearray = b""
+        """During a pause it reads ahead, up to one read: a client that is held up may say goodbye."""
+        error, has_ended = "", False
+        while not has_ended:
             try:
-                data = await self._stream.receive_some(READ_SIZE)
+                with self._reading_ahead() if self._unread else nullcontext():
+                    data = await self._stream.receive_some(READ_SIZE - len(self._unread))
+                    self._unread += data
+                    has_ended = not data
             except (trio.BrokenResourceError, trio.ClosedResourceError) as lost:
-                error = str(lost.__cause__ or "connection lost")
+                error, has_ended = str(lost.__cause__ or "connection lost"), True
+            if not has_ended and not self._resumed.is_set() and len(self._unread) < READ_SIZE:
+                continue
             await self._resumed.wait()
-            self._metrics.bytes_received += len(data)
-            with self._scheduler.turn:
-                self._receiver(bytes(data) if data else Ended(error))
-            if not data:
-                return
-            await self._scheduler.drained()
+            if self._unread:
+                with self._scheduler.turn:
+                    self._receiver(self.take_unread())
+                await self._scheduler.drained()
+        await self._resumed.wait()
+        with self._scheduler.turn:
+            self._receiver(Ended(error))
+
+    def _reading_ahead(self) -> trio.CancelScope:
+        self._ahead = trio.CancelScope()
+        return self._ahead
 
     async def _write(self) -> None:
         while True:
@@ -135,9 +151,15 @@ class StreamTransport:
 
     def resume(self) -> None:
         self._resumed.set()
+        self._ahead.cancel()
 
     def read_now(self) -> None:
         """Its task does, which runs before the next turn."""
+
+    def take_unread(self) -> bytes:
+        data, self._unread = self._unread, b""
+        self._metrics.bytes_received += len(data)
+        return data
 
     def finish(self) -> None:
         self._finishing = True

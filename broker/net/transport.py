@@ -136,6 +136,10 @@ class Transport(Protocol):
         """Read all bytes that have already arrived, by the end of the next turn."""
         ...
 
+    def take_unread(self) -> bytes:
+        """What has arrived and was not passed on, up to one read, also while it is paused."""
+        ...
+
     def finish(self) -> None:
         """No more will be sent; reading goes on."""
         ...
@@ -206,6 +210,17 @@ class Layer:
 
     def read_now(self) -> None:
         self.below.read_now()
+
+    def take_unread(self) -> bytes:
+        above, payloads = self.above, list[bytes]()
+        self.above = lambda event: payloads.append(event) if isinstance(event, bytes) else above(event)
+        try:
+            data = self.below.take_unread()
+            if data:
+                self.receive(data)
+        finally:
+            self.above = above
+        return b"".join(payloads)
 
     def finish(self) -> None:
         self.below.finish()
@@ -379,11 +394,17 @@ class SocketTransport:
         self._watch()
 
     def read_now(self) -> None:
-        if self._reading:
-            with suppress(OSError):  # there is nothing, or the poller meets the same error
-                data = self._sock.recv(READ_SIZE)
-                if data:
-                    self.receiver(data)
+        data = self.take_unread() if self._reading else b""
+        if data:
+            self.receiver(data)
+
+    def take_unread(self) -> bytes:
+        try:
+            data = self._sock.recv(READ_SIZE)
+        except OSError:  # there is nothing, or the poller meets the same error
+            return b""
+        self._metrics.bytes_received += len(data)
+        return data
 
     def finish(self) -> None:
         self._finishing = True

@@ -357,7 +357,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_kick(self, message: mail.Kick) -> None:
         channel = self._outbound.channel
         if channel is not None and message.channel in (None, channel):
-            self._life.disconnect(message.reason, message.text)
+            self._life.kick(message.reason, message.text)
 
     def leave_unread(self, reader: QueueReader) -> None:
         """What has waited for the session since before the start is in the store."""
@@ -398,7 +398,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.End: lambda self, message: self._life.end_now(message),
         mail.SubscribeFor: _on_subscribe_for,
         mail.UnsubscribeFor: _on_unsubscribe_for,
-        mail.PublishWill: lambda self, _: self._life.absence.publish_will_at_stop(),
+        mail.PublishWill: lambda self, _: self._life.publish_will_at_stop(),
         Queued: _on_queued,
         mail.RulesChanged: _on_rules_changed,
     }

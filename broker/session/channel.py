@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from trunkline.mqtt.versions import Version
 
 
+def nothing_unread() -> bool:
+    return False
+
+
 @dataclass(slots=True, eq=False)
 class Channel:
     """Lives from CONNECT to the end of the network connection. A session has one, or none while its client is away."""
@@ -77,6 +81,8 @@ class Channel:
     hand: Callable[[tuple[Channel, list[Decoded], ProtocolError | None]], bool] = field(init=False)
     #: Wire bytes for the client, in order. Set by the connection, whose transport they go to.
     send: Callable[[bytes], None] = field(init=False)
+    #: Whether a DISCONNECT that cancels the will has come and was not read yet.
+    says_goodbye: Callable[[], bool] = nothing_unread
     #: Whether the session existed before. Known when the channel is attached to it.
     resumed: bool = False
     #: Whether CONNACK was sent.

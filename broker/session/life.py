@@ -104,6 +104,7 @@ class SessionLife:
         if outbound.channel is not None:
             metrics.session_takenover += 1
             hooks.notify(SESSION_TAKEN_OVER, outbound.channel.client)
+            self.hear_out()
             self.end_connection(Reason.SESSION_TAKEN_OVER, "another connection has this client id", client)
         self._stop_timers()
         if not (context.config is channel.config is services.config):
@@ -205,6 +206,21 @@ class SessionLife:
         """End the connection from our side. The session ends, too, if it is not to outlive it."""
         self.end_connection(reason, text)
         self._end_unless_kept()
+
+    def kick(self, reason: Reason, text: str) -> None:
+        """As `disconnect`, for a reason that is not in what the client has sent."""
+        self.hear_out()
+        self.disconnect(reason, text)
+
+    def hear_out(self) -> None:
+        """A client that is held up may have said goodbye already."""
+        channel = self.outbound.channel
+        if channel is not None and self.context.session.will is not None and channel.says_goodbye():
+            self.absence.forget_will()  # [MQTT-3.14.4-3]
+
+    def publish_will_at_stop(self) -> None:
+        self.hear_out()
+        self.absence.publish_will_at_stop()
 
     def lost(self, reason: Reason, text: str) -> None:
         """The connection is over, and no packet can be sent there."""
@@ -321,6 +337,7 @@ class SessionLife:
         if not stays:
             session.expiry_interval = 0.0  # so no will waits for its delay
         if self.outbound.channel is not None:
+            self.hear_out()
             self.end_connection(message.reason, message.cause, message.successor)
         if not stays:
             self.end(message.cause)

@@ -18,10 +18,11 @@ from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
+    from trunkline.mqtt.publication import Decoded
     from trunkline.mqtt.session.ledger import Wait
 
 T = TypeVar("T")
@@ -121,12 +122,12 @@ class Waiting:
         if self._asking is not None:
             self._asking.cancel()
             self._asking = None
-        return any(
-            type(packet) is Disconnect and packet.reason == Reason.SUCCESS
-            for message in held or ()
-            if type(message) is mail.Received
-            for packet in message.packets
-        )
+        return any(type(message) is mail.Received and say_goodbye(message.packets) for message in held or ())
+
+
+def say_goodbye(packets: Iterable[Decoded]) -> bool:
+    """Whether a DISCONNECT among them cancels the will."""
+    return any(type(packet) is Disconnect and packet.reason == Reason.SUCCESS for packet in packets)
 
 
 def at_once(question: Coroutine[Any, Any, T]) -> T:
