@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from trunkline.broker.shards.homes import FIRST
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
@@ -13,6 +14,8 @@ from trunkline.management.control_place import worker_sockets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+_T = TypeVar("_T")
 
 #: Rows of a page.
 PAGE: Final = 500
@@ -68,7 +71,7 @@ class ControlGroup:
         if is_of_streams(operation):
             return self._first("has the streams").call(operation, **arguments)
         if operation in EVERYWHERE or len(self._workers) == 1:
-            return merged_results(operation, self._of_all(operation, arguments))
+            return merged_results(operation, list(_but_for("elsewhere", self._each(operation, arguments))))
         if operation == "plugins.call" and self._is_of_node(arguments["name"]):
             return self._first("runs the plugin").call(operation, **arguments)
         if operation in ANYWHERE:
@@ -76,35 +79,10 @@ class ControlGroup:
         if operation not in SOMEWHERE:
             path = self._workers[0].path
             raise ControlError("refused", f"{operation}: the node has several workers; name one with --socket {path}")
-        unknown: ControlError | None = None
-        for worker in self._workers:
-            try:
-                return worker.call(operation, **arguments)
-            except ControlError as error:
-                if error.code != "not_found":
-                    raise
-                unknown = unknown or error
-        assert unknown is not None
-        raise unknown
+        return next(_but_for("not_found", self._each(operation, arguments)))
 
-    def _of_all(self, operation: str, arguments: Mapping[str, object]) -> list[Any]:
-        """What those answer that have what it is about.
-
-        Raises:
-            ControlError: one says no, or none has it.
-        """
-        results: list[Any] = []
-        elsewhere: ControlError | None = None
-        for worker in self._workers:
-            try:
-                results.append(worker.call(operation, **arguments))
-            except ControlError as error:
-                if error.code != "elsewhere":
-                    raise
-                elsewhere = error
-        if not results and elsewhere is not None:
-            raise elsewhere
-        return results
+    def _each(self, operation: str, arguments: Mapping[str, object]) -> Iterator[Callable[[], Any]]:
+        return (partial(worker.call, operation, **arguments) for worker in self._workers)
 
     def _is_of_node(self, plugin: object) -> bool:
         """Whether the first worker runs it for all."""
@@ -150,28 +128,37 @@ class ControlGroup:
         parts: list[Iterator[dict[str, Any]]] = [worker.rows(operation, **arguments) for worker in self._workers]
         if operation in NAMED:
             parts = [_named(rows, int(worker.path.stem)) for rows, worker in zip(parts, self._workers, strict=True)]
-        return merged_rows(operation, _knowing(parts) if operation in KNOWN else parts, skipped)
+        if operation in KNOWN:  # a worker may know nothing of what is asked about
+            parts = list(_but_for("not_found", (partial(_begun, rows) for rows in parts)))
+        return merged_rows(operation, parts, skipped)
 
 
 def _named(rows: Iterator[dict[str, Any]], worker: int) -> Iterator[dict[str, Any]]:
     return ({"worker": worker, **row} for row in rows)
 
 
-def _knowing(parts: Iterable[Iterator[dict[str, Any]]]) -> list[Iterable[dict[str, Any]]]:
-    """Those that know what is asked about, of which a worker may have nothing.
+def _begun(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Asked for the first of them."""
+    return chain([*islice(rows, 1)], rows)
+
+
+def _but_for(code: str, calls: Iterable[Callable[[], _T]]) -> Iterator[_T]:
+    """What the calls give, without those that are refused with this code.
 
     Raises:
-        ControlError: none does.
+        ControlError: all are, or one is refused with another code.
     """
-    knowing: list[Iterable[dict[str, Any]]] = []
-    unknown: ControlError | None = None
-    for rows in parts:
+    refusal: ControlError | None = None
+    is_given = False
+    for call in calls:
         try:
-            knowing.append(chain([*islice(rows, 1)], rows))
+            given = call()
         except ControlError as error:
-            if error.code != "not_found":
+            if error.code != code:
                 raise
-            unknown = error
-    if unknown is not None and not knowing:
-        raise unknown
-    return knowing
+            refusal = refusal or error
+            continue
+        is_given = True
+        yield given
+    if refusal is not None and not is_given:
+        raise refusal

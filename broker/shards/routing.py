@@ -131,8 +131,7 @@ class ShardPubSub(PubSub):
             for peer in self.peers.values():
                 self._send(peer, Forwarded(publication, version=version, shared=self._shared(peer, publication)))
             for number, message in enumerate(publication.messages):
-                is_kept = self._is_kept or publication.qos == 2
-                self._spread(message.topic, version + number * STEP, is_kept=is_kept)
+                self._spread(message.topic, version + number * STEP)
         reached = 0
         for part, route in parts_of(publication, self._away.match):
             for target in route.targets:
@@ -167,15 +166,14 @@ class ShardPubSub(PubSub):
             if is_kept and peer.has_too_much:
                 self._sending.append(peer.until_there)
 
-    def _spread(self, topic: str, version: int, *, is_kept: bool = False) -> None:
+    def _spread(self, topic: str, version: int) -> None:
         """A retained message is on its way to all others."""
-        if self.outbox is not None and self.peers:
+        if self.outbox is not None and self.committer is not None and self.peers:
             self.outbox.spread(topic, version)
             if not any(topic in peer.missed for peer in self.peers.values()):
-                wait = all_of([peer.until_there for peer in self.peers.values()])
-                if is_kept and self.committer is not None:  # it leaves behind the commit
-                    wait = one_after_other(self.committer.after_commit, wait)
-                wait(partial(self._has_spread, topic, version))
+                there = all_of([peer.until_there for peer in self.peers.values()])
+                # one that is kept leaves behind the commit: until then nothing is on its way
+                one_after_other(self.committer.after_commit, there)(partial(self._has_spread, topic, version))
 
     def _has_spread(self, topic: str, version: int) -> None:
         assert self.outbox is not None
