@@ -497,6 +497,9 @@ def check_tables(node: Node) -> None:
 async def live_before(store: dict[str, Any]) -> None:
     """A broker with this store that leaves a stream in it, a session whose client does not come back, and one with a
     queue whose client does."""
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, MockClock)
+    threshold, clock.autojump_threshold = clock.autojump_threshold, 0.05  # a thread makes the store meanwhile
     async with testing.broker(history=0, store=store) as broker, Wire(broker.connect()) as wire:
         async with Wire(broker.connect()) as leaving:
             client = Client(leaving)
@@ -510,6 +513,7 @@ async def live_before(store: dict[str, Any]) -> None:
         client = Client(wire)
         await client.connect("dormant", clean=False, properties=raw.session_expiry(20))
         await client.ping()
+    clock.autojump_threshold = threshold
 
 
 @asynccontextmanager
