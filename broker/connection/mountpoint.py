@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.broker.net.transport import Layer
+from trunkline.broker.net.transport import OutputLayer
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import Publish, Subscribe, Unsubscribe
 from trunkline.mqtt.property_codec import encode_variable_integer
@@ -139,18 +139,14 @@ class MountedDecoder:
         return getattr(self.inner, name)
 
 
-class MountedOutput(Layer):
-    """Takes the prefix off the topics of sent packets. It may be put on top of a started transport, because received
-    bytes bypass it."""
+class MountedOutput(OutputLayer):
+    """Takes the prefix off the topics of sent packets."""
 
     __slots__ = ("_prefix",)
 
     def __init__(self, below: Transport, mountpoint: Mountpoint) -> None:
         super().__init__(below)
         self._prefix = mountpoint.prefix.encode()
-
-    def take_unread(self) -> bytes:
-        return self.below.take_unread()
 
     def send(self, data: bytes) -> None:
         super().send(without_prefix(data, self._prefix))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from trunkline.broker.net.transport import Layer
+from trunkline.broker.net.transport import OutputLayer
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.describing import describe_without_content, shown_username
 from trunkline.mqtt.explanations import shortened
@@ -66,9 +66,8 @@ class LoggedDecoder:
         return getattr(self.inner, name)
 
 
-class SentLog(Layer):
-    """Logs sent packets, decoded with the client's version. It may be put on top of a started transport, because
-    received bytes bypass it."""
+class SentLog(OutputLayer):
+    """Logs sent packets, decoded with the client's version."""
 
     __slots__ = ("_client", "_log")
 
@@ -80,9 +79,6 @@ class SentLog(Layer):
     @property
     def bare(self) -> socket | None:
         return self.below.bare
-
-    def take_unread(self) -> bytes:
-        return self.below.take_unread()
 
     def send(self, data: bytes) -> None:
         client = self._client

@@ -233,6 +233,15 @@ class Layer:
         self.above = discard
 
 
+class OutputLayer(Layer):
+    """A step of sent bytes alone. It may be put on top of a started transport, because received bytes bypass it."""
+
+    __slots__ = ()
+
+    def take_unread(self) -> bytes:
+        return self.below.take_unread()
+
+
 class SocketTransport:
     identity: Identity | None = None
     was_passed = False

@@ -70,7 +70,7 @@ def test_nothing_is_lost(tmp_path: Path, peer: str, version: str) -> None:
         assert outcome["rate"] > 0 or result["workload"] == "idle", result
 
 
-#: Each kind over some transport; all kinds over all take a minute.
+#: Each kind over some transport.
 OVER: Final = {
     "tls": ["pairs-qos2", "connect-resumed"],
     "ws": ["sparse-qos1", "connect"],

@@ -91,6 +91,16 @@ async def test_what_was_not_read_may_cancel_the_will(end: str, way: str) -> None
         await client.abort()
 
 
+async def test_what_was_not_read_comes_by_layers_of_sent_bytes() -> None:
+    async with room(listeners=[{"url": "tcp://127.0.0.1:0", "mountpoint": "site/"}]) as here:
+        watcher = await watching(here)
+        client = await held_up(here, await by_tcp(here.broker), GOODBYE)
+        await kick(here)
+        await watcher.expect_nothing()
+        assert here.session("a").session.will is None
+        await client.abort()
+
+
 @pytest.mark.parametrize(
     "packets",
     [
