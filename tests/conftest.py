@@ -91,6 +91,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
         def _split_scope(self, nodeid: str) -> str:
             return part(nodeid)
 
+        def _reschedule(self, node: "WorkerController") -> None:
+            # what is done would be counted again with each test that follows
+            given = self.assigned_work[node]
+            for scope in [scope for scope, tests in given.items() if all(tests.values())]:
+                del given[scope]
+            super()._reschedule(node)
+
     return Scheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
