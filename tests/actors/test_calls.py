@@ -293,7 +293,7 @@ async def test_who_asks_is_called_back_once() -> None:
 
 
 async def test_who_is_asked_comes_next() -> None:
-    async with system() as actors:
+    async with system(scheduler=Scheduler(turn_time=math.inf)) as actors:
         order: list[object] = []
 
         class Noting(Actor[str]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,7 +57,7 @@ async def test_step_runs_what_is_ready_and_what_that_makes_ready() -> None:
             if self.next is not None:
                 self.next.cast(message + 1)
 
-    scheduler, supervisor = Scheduler(), Supervisor()
+    scheduler, supervisor = Scheduler(turn_time=inf), Supervisor()
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run, scheduler)
         probes = [Relay() for _ in range(5)]
@@ -158,7 +159,7 @@ async def test_other_tasks_run_between_turns() -> None:
 
 async def test_a_cast_wakes_the_sleeping_scheduler_once() -> None:
     steps = Steps()
-    async with system() as actors:
+    async with system(scheduler=Scheduler(turn_time=inf)) as actors:
         refs = [actors.start(Probe()) for _ in range(10)]
         await settle()
         trio.lowlevel.add_instrument(steps)
