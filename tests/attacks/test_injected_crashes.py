@@ -147,7 +147,7 @@ class Plugin:
         self.tick()
 
     def tick(self) -> None:
-        self._context.after(1.0, self.tick)
+        self._context.after(20.0, self.tick)
 
     async def run(self) -> None:
         await trio.sleep_forever()
