@@ -8,8 +8,8 @@ import pytest
 from tests.broker.shards.simulation import World, run
 from tests.store.conftest import THOROUGH
 
-#: Seeds of one test: all of them together take about a minute.
-SEEDS = 10 * THOROUGH
+#: Seeds of one test: all of them together take about half a minute.
+SEEDS = 5 * THOROUGH
 
 
 @pytest.mark.parametrize("part", range(12))
