@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
+from trunkline.broker.connection.connection import Connection
 from trunkline.broker.net.stream_transport import STREAM_BUFFER
 from trunkline.broker.net.transport import (
     BLOCKED,
@@ -143,6 +144,8 @@ class FaultLayer(Layer):
         self.network = network
         #: From 1, in the order in which connections came.
         self.number = number
+        #: What NATS clients say has no packets: it is delayed or cut as bytes, and not recorded.
+        self.speaks_mqtt = True
         self._conversation = Conversation()
         #: Whether there was a CONNACK.
         self._greeted = False
@@ -186,8 +189,12 @@ class FaultLayer(Layer):
 
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         self.owner = owner
-        for recorder in self.network.recorders:
-            recorder.opened(self)
+        if isinstance(owner, Connection):
+            for recorder in self.network.recorders:
+                recorder.opened(self)
+        else:
+            self.speaks_mqtt = False
+            self.incoming.packets.broken = self.outgoing.packets.broken = self._sent.broken = True
         super().start(receiver, owner)
         self.update()
 
@@ -358,7 +365,7 @@ class FaultLayer(Layer):
             recorder.passed(self, packet)
 
     def _record_end(self, by: str, error: str) -> None:
-        if not self._end_recorded:
+        if self.speaks_mqtt and not self._end_recorded:
             self._end_recorded = True
             for recorder in self.network.recorders:
                 recorder.closed(self, by, error)

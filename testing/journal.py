@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -61,7 +62,7 @@ class Recording:
         self._file: FileIO | None = file
         self._began = trio.current_time()
         self._error: OSError | None = None
-        for layer in network:
+        for layer in filter(attrgetter("speaks_mqtt"), network):
             self._write(Opened(0.0, layer.number, layer.client_id, layer.version or 0, layer.peer, whole=False))
         network.recorders.append(self)
 

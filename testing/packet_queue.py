@@ -34,7 +34,7 @@ class PacketQueue:
         self.drip = -1.0
         #: Waiting bytes.
         self.size = 0
-        self._packets = Splitter(limit)
+        self.packets = Splitter(limit)
         #: Bytes of the incomplete packet that have gone on already.
         self._gone = 0
         #: When each goes on: bytes, the end of what comes in, or None for the end of what is sent. None overtakes
@@ -45,7 +45,7 @@ class PacketQueue:
         self._timer: Timer | None = None
 
     def feed(self, data: bytes) -> None:
-        layer, packets = self.layer, self._packets
+        layer, packets = self.layer, self.packets
         faults = [
             each for each in layer.network.faults if each.judges and (layer.version is None or each.concerns(layer))
         ]

@@ -42,8 +42,8 @@ class Splitter:
         self._limit = limit
         #: The beginning of a packet that is not complete.
         self.rest = bytearray()
-        #: A packet was too large, or none at all: nothing behind it can be cut, and `rest` has the last bytes that
-        #: came.
+        #: A packet was too large, or what comes is none at all: nothing behind it can be cut, and `rest` has the last
+        #: bytes that came.
         self.broken = False
 
     def feed(self, data: bytes, *, wanted: bool = True) -> list[bytes]:
