@@ -32,25 +32,21 @@ class StreamRefusals(LateRefusals):
         super().__init__()
         self._words = words
         self._refusal = refusal
-        #: Filters of streams elsewhere, also as routes.
-        self._filters: set[tuple[int, str]] = set()
+        #: The filters of streams elsewhere.
         self._routes: Router[Peer] = Router()
         words.hear(REFUSED, lambda _, refused: self.refused(int.from_bytes(refused[0], "big"), refused[1]))
         words.answer(MAY_TAKE, self._answer)
 
     def route(self, peer: Peer, filter: str, *, in_stream: bool) -> None:
         """Whether a stream there takes what matches."""
-        key = peer.number, filter
         if in_stream:
-            self._filters.add(key)
             self._routes.subscribe(peer, filter, _ALL)
-        elif key in self._filters:
-            self._filters.remove(key)
+        elif self._routes.subscriptions:
             self._routes.unsubscribe(peer, filter)
 
     def concern(self, publication: Publication) -> bool:
         """Whether a stream elsewhere takes something of it."""
-        return bool(self._filters) and any(map(self._routes.match, publication.topics))
+        return bool(self._routes.subscriptions) and any(map(self._routes.match, publication.topics))
 
     def tell(self, peer: Peer, message: Message, why: str) -> None:
         """A stream here has refused it, which came from there."""

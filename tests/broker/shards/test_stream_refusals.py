@@ -115,6 +115,33 @@ async def test_while_nobody_can_be_asked_it_is_refused_later() -> None:
         assert (await b.metrics())["messages.dropped.stream_full"] == 2
 
 
+async def test_nobody_is_asked_about_a_stream_that_is_gone() -> None:
+    async with testing.broker(workers=2) as b, stay(b, 0) as there, stay(b, 1) as wire:
+        await b.streams.create(SMALL)
+        await b.streams.create(replace(SMALL, name="bills", filters=("bills/#",)))
+        await publish(wire, 0, 1, qos=2)
+        await b.streams.delete("orders")
+        await there.subscribe(("other", 0))  # is known to all, and so is what was before it
+        with b.faults.stall_link(0, 1):
+            await wire.send(
+                raw.publish("orders/1", b"", qos=2, packet_id=1), raw.publish("bills/1", b"", qos=2, packet_id=2)
+            )
+            answer = await wire.expect_type(raw.PUBREC)
+            assert (answer.packet_id, answer.reason) == (1, 0x10)
+            await wire.expect_nothing()
+        await wire.expect(raw.ack(raw.PUBREC, 2))
+
+
+async def test_why_is_not_said_to_who_does_not_want_to_know() -> None:
+    async with testing.broker(workers=2) as b, Wire(b.connect()) as wire:
+        await b.streams.create(replace(SMALL, max_messages=1))
+        await wire.connect(at(b, 1), properties=raw.request_problem_information(0))
+        await publish(wire, 0, 1)
+        answer = await wire.publish("orders/1", b"no", qos=2)
+        assert answer is not None
+        assert refused(answer) == (0x97, "None")
+
+
 async def test_a_client_of_mqtt_3_is_told_nothing() -> None:
     async with testing.broker(workers=2) as b, Wire(b.connect(), version=4) as wire:
         await b.streams.create(replace(SMALL, max_messages=1))
