@@ -5,25 +5,25 @@ input that fails is written to the current folder as crash-*, and tried again by
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from fuzz.corpus import keep, kept
-from fuzz.targets import TARGETS
+from fuzz.corpus import CORPUS, keep, kept
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         "python -m fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("target", choices=list(TARGETS), nargs="+")
+    parser.add_argument("target", choices=sorted(file.stem for file in CORPUS.iterdir()), nargs="+")
     parser.add_argument("--seconds", type=int, default=60, help="how long each (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep what reaches new code")
     parser.add_argument("--try", dest="file", type=Path, metavar="FILE", help="run the targets once, with this input")
     given = parser.parse_args()
     if given.file is not None:
+        from fuzz.targets import TARGETS  # after atheris, where that is used
+
         for target in given.target:
             TARGETS[target](given.file.read_bytes())
         return 0
@@ -32,6 +32,8 @@ def main() -> int:
 
 def long_form(target: str, seconds: int, *, keeps: bool) -> int:
     """The exit code: not 0 if an input has failed."""
+    from fuzz.fuzzer import fuzz
+
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         found, least = Path(folder, "found"), Path(folder, "least")
         found.mkdir()
@@ -43,11 +45,6 @@ def long_form(target: str, seconds: int, *, keeps: bool) -> int:
             code = fuzz(target, "-merge=1", str(least), str(found))
             keep(target, [file.read_bytes() for file in least.iterdir()])
     return code
-
-
-def fuzz(target: str, *options: str) -> int:
-    """In a process of its own: libFuzzer ends the process that it runs in."""
-    return subprocess.run([sys.executable, "-m", "fuzz.fuzzer", target, *options], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""The process that libFuzzer runs in: `python -m fuzz.fuzzer TARGET OPTIONS...`, with options of libFuzzer."""
+"""Processes that libFuzzer runs in, and ends. They are forked: it takes seconds to load the broker in such a way that
+libFuzzer sees which code is reached. For a merge it runs `python -m fuzz.fuzzer TARGET OPTIONS...` itself."""
 
+import os
 import sys
+from collections.abc import Sequence
 
 import atheris
 
@@ -8,12 +11,21 @@ with atheris.instrument_imports(include=["trunkline"]):
     from fuzz.targets import TARGETS
 
 
-def main() -> None:
-    target = TARGETS[sys.argv[1]]
-    command = f"{sys.executable} -m fuzz.fuzzer {sys.argv[1]}"  # libFuzzer runs it again for a merge
-    atheris.Setup([command, *sys.argv[2:]], target)
+def fuzz(target: str, *options: str) -> int:
+    """The exit code, of a process of its own, with options of libFuzzer."""
+    process = os.fork()
+    if not process:
+        try:
+            _run(target, options)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def _run(target: str, options: Sequence[str]) -> None:
+    atheris.Setup([f"{sys.executable} -m fuzz.fuzzer {target}", *options], TARGETS[target])
     atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    main()
+    _run(sys.argv[1], sys.argv[2:])
