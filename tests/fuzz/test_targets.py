@@ -19,6 +19,7 @@ from tests.store.conftest import THOROUGH
 
 ROOT = Path(__file__).parents[2]
 
+needs_atheris = pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not installed (the group `fuzz`)")
 each_target = pytest.mark.parametrize("target", TARGETS)
 
 
@@ -60,12 +61,33 @@ def test_mutations_of_what_is_kept(target: str, number: int) -> None:
     TARGETS[target](mutated(kept(target), number))
 
 
-@pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not installed (the group `fuzz`)")
+def fuzz(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command, environment = [sys.executable, *words], {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+@needs_atheris
 def test_the_fuzzer_finds_nothing(tmp_path: Path) -> None:
     """Inputs that fail would be left in the folder."""
-    fuzzer = [sys.executable, "-m", "fuzz", *TARGETS, "--seconds", "1"]
-    done = subprocess.run(
-        fuzzer, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240, check=False
-    )
+    done = fuzz(tmp_path, "-m", "fuzz", *TARGETS, "--seconds", "1")
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stderr.count("\nDone ") == len(TARGETS)
+
+
+#: A target that fails with each input of less than ten bytes.
+PROGRAM = """
+import sys, fuzz.__main__, fuzz.fuzzer
+fuzz.fuzzer.TARGETS["proxy"] = lambda data: data[9]
+sys.exit(fuzz.__main__.main())
+"""
+
+
+@needs_atheris
+def test_what_fails_is_left_in_the_folder(tmp_path: Path) -> None:
+    done = fuzz(tmp_path, "-c", PROGRAM, "proxy", "--seconds", "60")
+    assert done.returncode != 0
+    assert "IndexError" in done.stdout + done.stderr
+    [left] = tmp_path.glob("crash-*")
+    assert len(left.read_bytes()) < 10
