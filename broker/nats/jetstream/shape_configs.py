@@ -1,10 +1,15 @@
-"""What becomes of a stream's messages, as clients of NATS configure it: mirrors, sources, transforms, republishing."""
+"""What becomes of a stream's messages, as clients of NATS configure it: mirrors, sources, transforms, republishing.
+
+NATS has no pattern for each filter: `x/#` is shown as `x.>`, which is `x/+/#` where a client says it. So where a client
+says what it was shown, what is `known` of a stream that there is stays as it is.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict, deque
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trunkline.broker.nats.jetstream.refusals import bad_stream
 from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject
@@ -17,6 +22,9 @@ from trunkline.streams.config import check_name
 from trunkline.streams.errors import InvalidStreamConfig, InvalidTransform
 from trunkline.streams.filters import overlap
 from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 #: Sources of a stream, and transforms of one: each is looked at for each message.
 MOST: Final = 100
@@ -54,7 +62,7 @@ _SOURCE: Final = _Words(
 )
 
 
-def read_transform(asked: SubjectTransform | None) -> TopicChange | None:
+def read_transform(asked: SubjectTransform | None, known: TopicChange | None = None) -> TopicChange | None:
     """
     Raises:
         ApiError: topics cannot be changed so.
@@ -62,12 +70,14 @@ def read_transform(asked: SubjectTransform | None) -> TopicChange | None:
     if asked is None or not asked.destination:
         return None
     try:
-        return _change(asked.source, asked.destination)
+        return _change(asked.source, asked.destination, {} if known is None else _by_shown(known))
     except InvalidTransform as error:
         raise ApiError(400, 10156, f"stream transform: {error}") from None
 
 
-def read_republish(asked: Republish | None, filters: tuple[str, ...]) -> Republication | None:
+def read_republish(
+    asked: Republish | None, filters: tuple[str, ...], known: Republication | None = None
+) -> Republication | None:
     """
     Raises:
         ApiError: a stream with these filters cannot publish so.
@@ -75,7 +85,7 @@ def read_republish(asked: Republish | None, filters: tuple[str, ...]) -> Republi
     if asked is None or not asked.destination:
         return None
     try:
-        change = _change(asked.source, asked.destination)
+        change = _change(asked.source, asked.destination, {} if known is None else _by_shown(known.change))
     except InvalidTransform:
         text = f"republish with transform from '{asked.source}' to '{asked.destination}' not valid"
         raise bad_stream(f"stream configuration for {text}") from None
@@ -86,7 +96,7 @@ def read_republish(asked: Republish | None, filters: tuple[str, ...]) -> Republi
     return Republication(change.source, change.destination, asked.headers_only)
 
 
-def read_mirror(config: StreamConfig) -> StreamOrigin | None:
+def read_mirror(config: StreamConfig, known: StreamOrigin | None = None) -> StreamOrigin | None:
     """
     Raises:
         ApiError: there can be no such mirror.
@@ -99,10 +109,10 @@ def read_mirror(config: StreamConfig) -> StreamOrigin | None:
         raise ApiError(400, 10031, "stream mirrors can not also contain other sources")
     if config.first_sequence:
         raise ApiError(400, 10143, "stream mirrors can not have first sequence configured")
-    return _origin(config.mirror, config.name, _MIRROR)
+    return _origin(config.mirror, config.name, _MIRROR, _Known(() if known is None else (known,)))
 
 
-def read_sources(config: StreamConfig) -> tuple[StreamOrigin, ...]:
+def read_sources(config: StreamConfig, known: Iterable[StreamOrigin] = ()) -> tuple[StreamOrigin, ...]:
     """
     Raises:
         ApiError: there can be no such sources.
@@ -111,13 +121,26 @@ def read_sources(config: StreamConfig) -> tuple[StreamOrigin, ...]:
         raise bad_stream(f"more than {MOST} sources")
     if sum(len(source.transforms) for source in config.sources) > MOST_CHANGES:
         raise bad_stream(f"more than {MOST_CHANGES} subject transforms of all sources")
-    found = tuple([_origin(source, config.name, _SOURCE) for source in config.sources])
+    there = _Known(known)
+    found = tuple([_origin(source, config.name, _SOURCE, there) for source in config.sources])
     if len({origin.key for origin in found}) < len(found):
         raise ApiError(400, 10140, "duplicate source configuration detected")
     return found
 
 
-def _origin(asked: StreamSource, name: str, words: _Words) -> StreamOrigin:
+class _Known:
+    """Origins that there are, by how they are shown."""
+
+    def __init__(self, origins: Iterable[StreamOrigin]) -> None:
+        #: Of two that are shown alike, the first one stands for the first one that is asked for.
+        self.filters = defaultdict[tuple[str, str], deque[str]](deque)
+        self.changes = defaultdict[str, dict[tuple[str, str], TopicChange]](dict)
+        for origin in origins:
+            self.filters[origin.stream, _filter_shown(origin)].append(origin.filter)
+            self.changes[origin.stream] |= _by_shown(*origin.changes)
+
+
+def _origin(asked: StreamSource, name: str, words: _Words, known: _Known) -> StreamOrigin:
     try:
         check_name("stream", asked.name)
     except InvalidStreamConfig:
@@ -130,21 +153,29 @@ def _origin(asked: StreamSource, name: str, words: _Words) -> StreamOrigin:
         raise ApiError(400, *words.filters)
     if len(asked.transforms) > MOST:
         raise bad_stream(f"more than {MOST} subject transforms of a {words.subject}")
+    same = known.filters[asked.name, asked.filter_subject]
     try:
-        chosen = _source(asked.filter_subject) if asked.filter_subject else ""
+        chosen = same.popleft() if same else _source(asked.filter_subject) if asked.filter_subject else ""
     except InvalidTransform as error:
         text = f"subject filter '{asked.filter_subject}' for the {words.subject} {error}"
         raise ApiError(500, 10049, text) from None
     try:
-        changes = [_change(each.source, each.destination) for each in asked.transforms]
+        there = known.changes[asked.name]
+        changes = tuple([_change(each.source, each.destination, there) for each in asked.transforms])
     except InvalidTransform as error:
         raise ApiError(400, words.transform[0], words.transform[1].format(error)) from None
     if any(overlap(one.source, two.source) for one, two in combinations(changes, 2)):
         raise ApiError(400, *words.overlap)
-    return StreamOrigin(asked.name, max(asked.start_sequence, 0), asked.start_time, chosen, tuple(changes))
+    return StreamOrigin(asked.name, max(asked.start_sequence, 0), asked.start_time, chosen, changes)
 
 
-def _change(source: str, destination: str) -> TopicChange:
+def _by_shown(*known: TopicChange) -> dict[tuple[str, str], TopicChange]:
+    return {(_pattern(change.source), _shown(change)): change for change in known}
+
+
+def _change(source: str, destination: str, known: Mapping[tuple[str, str], TopicChange]) -> TopicChange:
+    if (same := known.get((source, destination))) is not None:
+        return same
     levels: list[str] = []
     for token in destination.split(".") if destination else ():
         try:
@@ -189,11 +220,15 @@ def shown_origin(origin: StreamOrigin) -> StreamSource:
         name=origin.stream,
         start_sequence=origin.start_sequence,
         start_time=origin.start_time,
-        filter_subject=_pattern(origin.filter) if origin.filter else "",
+        filter_subject=_filter_shown(origin),
         transforms=tuple(
             [SubjectTransform(source=_pattern(each.source), destination=_shown(each)) for each in origin.changes]
         ),
     )
+
+
+def _filter_shown(origin: StreamOrigin) -> str:
+    return _pattern(origin.filter) if origin.filter else ""
 
 
 def _pattern(filter: str) -> str:

@@ -52,6 +52,8 @@ MOST_SUBJECTS: Final = 100
 _LEAST_AGE: Final = 0.1
 _DUPLICATE_WINDOW: Final = 120.0
 
+#: What is known of a stream that is not there yet.
+_NEW: Final = streams.StreamConfig(name="new", filters=("new",))
 #: Clients of NATS set limits for what servers count.
 _MEASURES: Final[dict[Storage | str, streams.Measure]] = {
     Storage.FILE: streams.Measure.NATS_FILE,
@@ -83,7 +85,8 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
     _check(config)
     if config.allow_atomic and config.mirror is not None and known is None:
         raise ApiError(400, 10198, "stream mirrors can not also use atomic publishing")
-    mirror, sources = read_mirror(config), read_sources(config)
+    before = _NEW if known is None else known
+    mirror, sources = read_mirror(config, before.mirror), read_sources(config, before.sources)
     filters = filters_of(config.subjects or (() if mirror or sources else (name,)))
     if known is not None:
         filters = declared_filters(filters, known.filters)
@@ -119,8 +122,8 @@ def read_stream_config(asked: Any, name: str, known: streams.StreamConfig | None
         compressed=word(config.compression, Compression) == Compression.S2.value,
         first_sequence=max(config.first_sequence, 1),
         measure=_MEASURES[config.storage] if known is None else known.measure,
-        transform=read_transform(config.transform),
-        republish=read_republish(config.republish, filters),
+        transform=read_transform(config.transform, before.transform),
+        republish=read_republish(config.republish, filters, before.republish),
         mirror=mirror,
         sources=sources,
         metadata=with_kept(config.metadata, _kept(config)),

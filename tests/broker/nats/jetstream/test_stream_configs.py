@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -371,6 +371,49 @@ def test_markers_that_live_too_short(nanoseconds: int) -> None:
 
 def test_a_sealed_stream_takes_nothing_new() -> None:
     assert shown_stream_config(read(sealed=True)).discard is Discard.NEW
+
+
+#: Filters, of which a pattern of NATS may be none or another one.
+FILTERS: Final = ("s", "a/+", "x/#", "foo/*", "+/#", "x/+/#", "a//b", "d.e/f")
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("name", ["transform", "republish", "mirror", "sources", "changes", "changes of a mirror"])
+def test_what_a_stream_takes_and_gives_stays_when_nats_changes_something_else(name: str, filter: str) -> None:
+    known = streams.StreamConfig(name="s", filters=("t",))
+    destination = "kept/*/#" if filter.endswith("#") else "kept/*/u"
+    change = streams.TopicChange(filter, destination)
+    origins = (
+        streams.StreamOrigin("o", filter="other"),
+        streams.StreamOrigin("o", 5, 7.5, filter),
+        streams.StreamOrigin("p", filter=filter),
+    )
+    other = () if filter == "+/#" else (streams.TopicChange("other", ""),)
+    changed = streams.StreamOrigin("o", changes=(change, *other))
+    match name:
+        case "transform":
+            known = replace(known, transform=change)
+        case "republish":
+            known = replace(known, republish=streams.Republication(filter, destination))
+        case "mirror":
+            known = replace(known, filters=(), mirror=origins[1])
+        case "sources":
+            known = replace(known, sources=origins)
+        case "changes":
+            known = replace(known, sources=(streams.StreamOrigin("q"), changed))
+        case _:
+            known = replace(known, filters=(), mirror=changed)
+    shown = to_json(shown_stream_config(known)) | {"description": "new"}
+    assert read_stream_config(shown, "s", known) == replace(known, description="new")
+
+
+def test_sources_that_are_shown_alike_are_told_apart_by_their_order() -> None:
+    sources = tuple([streams.StreamOrigin("o", filter=filter) for filter in ("x/#", "x/+/#")])
+    known = streams.StreamConfig(name="s", filters=("t",), sources=sources)
+    assert read_stream_config(to_json(shown_stream_config(known)), "s", known) == known
+    shown = to_json(shown_stream_config(replace(known, sources=sources[:1])))
+    assert read_stream_config(shown, "s", known).sources == sources[:1]
+    assert read_stream_config(shown, "s").sources == sources[1:], "that is what it says"
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(streams.StreamConfig)])
