@@ -134,7 +134,7 @@ def _check_push(info: ConsumerInfo, wanted: Wanted) -> None:
 
 def _drift(asked: ConsumerConfig, found: ConsumerConfig, skipped: frozenset[str]) -> list[str]:
     """What was asked for and is otherwise."""
-    plain = ConsumerConfig()
+    plain, skipped = ConsumerConfig(), skipped | _replaced(asked)
     return [
         f"{each.name} is {_shown(own)}, not {_shown(value)}"
         for each in fields(asked)
@@ -144,11 +144,20 @@ def _drift(asked: ConsumerConfig, found: ConsumerConfig, skipped: frozenset[str]
     ]
 
 
+def _replaced(asked: ConsumerConfig) -> set[str]:
+    """What servers put another value in the place of."""
+    names = {"ack_wait"} if asked.backoff else set[str]()
+    return names | {"max_waiting"} if asked.max_waiting < 0 else names
+
+
 def _agree(asked: Any, found: Any) -> bool:
     if isinstance(asked, float) and isinstance(found, int | float):
         return abs(asked - found) < _ROUNDING
     if isinstance(asked, dict) and isinstance(found, dict):  # a server adds to the metadata
         return cast("dict[str, Any]", asked).items() <= cast("dict[str, Any]", found).items()
+    if isinstance(found, tuple):
+        own = cast("tuple[Any, ...]", found)
+        return len(asked) == len(own) and all(map(_agree, asked, own))
     return bool(asked == found)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  hints are looked at
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any
 
 from trunkline.nats.jetstream.fields import Form, Labels, ManySeconds, Moment, Part, Parts, Seconds, Texts, Word
 
 
-class Retention(Enum):
+class Retention(StrEnum):
     """When a message leaves a stream."""
 
     LIMITS = "limits"
@@ -19,31 +19,31 @@ class Retention(Enum):
     WORK_QUEUE = "workqueue"
 
 
-class Discard(Enum):
+class Discard(StrEnum):
     """What a full stream drops."""
 
     OLD = "old"
     NEW = "new"
 
 
-class Storage(Enum):
+class Storage(StrEnum):
     FILE = "file"
     MEMORY = "memory"
 
 
-class Compression(Enum):
+class Compression(StrEnum):
     NONE = "none"
     S2 = "s2"
 
 
-class PersistMode(Enum):
+class PersistMode(StrEnum):
     """When a server acknowledges a message: when it is written, or before."""
 
     DEFAULT = "default"
     ASYNC = "async"
 
 
-class DeliverPolicy(Enum):
+class DeliverPolicy(StrEnum):
     """Where a consumer begins."""
 
     ALL = "all"
@@ -54,13 +54,13 @@ class DeliverPolicy(Enum):
     BY_START_TIME = "by_start_time"
 
 
-class AckPolicy(Enum):
+class AckPolicy(StrEnum):
     NONE = "none"
     ALL = "all"
     EXPLICIT = "explicit"
 
 
-class ReplayPolicy(Enum):
+class ReplayPolicy(StrEnum):
     INSTANT = "instant"
     ORIGINAL = "original"
 

@@ -35,6 +35,8 @@ def info(*, push_bound: bool = False, durable: str = "billing", **config: Any) -
         (wanted(ConsumerConfig(flow_control=True), queue="q"), "flow control"),
         (wanted(ConsumerConfig(ack_policy=AckPolicy.NONE), is_pull=True), "cannot be 'none'"),
         (wanted(ConsumerConfig(ack_policy=AckPolicy.ALL), is_pull=True), "cannot be 'all'"),
+        (wanted(ConsumerConfig(ack_policy="none"), is_pull=True), "cannot be 'none'"),
+        (wanted(ConsumerConfig(ack_policy="all"), is_pull=True), "cannot be 'all'"),
         (wanted(queue="q", is_pull=True), "have no queue"),
         (wanted(ConsumerConfig(deliver_subject="d"), is_pull=True), "deliver_subject is for messages that are pushed"),
         (wanted(ConsumerConfig(flow_control=True), is_pull=True), "flow_control is for"),
@@ -95,6 +97,9 @@ PUSHED = {"deliver_subject": "d"}
         (info(deliver_policy=DeliverPolicy.NEW, **PUSHED), wanted(ConsumerConfig()), "deliver_policy is 'new'"),
         (info(metadata={"a": "1"}, **PUSHED), wanted(ConsumerConfig(metadata={"a": "2"})), "metadata"),
         (info(backoff=(1.0,), **PUSHED), wanted(ConsumerConfig(backoff=(2.0,))), "backoff"),
+        (info(backoff=(1.0, 2.0), **PUSHED), wanted(ConsumerConfig(backoff=(1.0,))), "backoff"),
+        (info(max_waiting=512), wanted(ConsumerConfig(max_waiting=5), is_pull=True), "max_waiting"),
+        (info(ack_policy=AckPolicy.ALL, **PUSHED), wanted(ConsumerConfig(ack_policy="none")), "is 'all', not 'none'"),
     ],
     ids=str,
 )
@@ -112,6 +117,14 @@ def test_a_consumer_that_is_another_one(found: ConsumerInfo, asked: Wanted, word
         (info(filter_subject="a", **PUSHED), wanted(subject="", stream="orders")),
         (info(deliver_group="q", push_bound=True, **PUSHED), wanted(queue="q")),
         (info(), wanted(is_pull=True)),
+        # words, and what servers put in the place of others
+        (info(ack_policy=AckPolicy.ALL, **PUSHED), wanted(ConsumerConfig(ack_policy="all"))),
+        (
+            info(backoff=(1.0, 2.0), ack_wait=1.0),
+            wanted(ConsumerConfig(backoff=(1.0, 2.0), ack_wait=5.0), is_pull=True),
+        ),
+        (info(backoff=(1.0,)), wanted(ConsumerConfig(backoff=(1.0000000001,)), is_pull=True)),
+        (info(max_waiting=512), wanted(ConsumerConfig(max_waiting=-1), is_pull=True)),
         # a deliver subject may change, and what nobody has said anything of may be as it is
         (info(**PUSHED), wanted(ConsumerConfig(deliver_subject="other"))),
         (info(ack_policy=AckPolicy.ALL, deliver_policy=DeliverPolicy.NEW, ack_wait=9.0, **PUSHED), wanted()),

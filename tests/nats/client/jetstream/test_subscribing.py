@@ -300,6 +300,25 @@ async def test_the_same_configuration_again(server: NatsServer, kind: str) -> No
                 assert found.is_created == is_created
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        ConsumerConfig(ack_wait=5.0, backoff=(1.0, 2.0), max_deliver=3),
+        ConsumerConfig(ack_policy="explicit", deliver_policy="new", replay_policy="original"),
+    ],
+    ids=["backoff", "words"],
+)
+@pytest.mark.parametrize("kind", ["push", "pull"])
+async def test_the_same_configuration_again_of_what_servers_write_otherwise(
+    server: NatsServer, kind: str, config: ConsumerConfig
+) -> None:
+    async with orders(server) as (_, js):
+        begin: Any = js.subscribe if kind == "push" else js.subscribe_pull
+        for is_created in (True, False):
+            async with begin("orders.>", config=replace(config, durable="d")) as found:
+                assert found.is_created == is_created
+
+
 async def test_a_pull_of_what_is_there(server: NatsServer) -> None:
     async with orders(server) as (_, js):
         await js.create_consumer("orders", ConsumerConfig(durable="d", filter_subject="orders.a"))
