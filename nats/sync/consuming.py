@@ -104,12 +104,23 @@ class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage]):
         Raises:
             ApiError, RequestTimeout, NatsError: it could not be deleted.
         """
-        self._thread.run(timeout, self._subscription.unsubscribe)
+        try:
+            self._thread.run(timeout, self._subscription.unsubscribe)
+        finally:
+            self._hand_back()
 
     def close(self) -> None:
         """As the end of the block does it. It does not wait for the server."""
         with suppress(ClientClosed):
             self._thread.run(None, self._subscribing.__aexit__, None, None, None)
+        self._hand_back()
+
+    def _hand_back(self) -> None:
+        """What no call has picked up goes to others at once, and not to this subscription again."""
+        with suppress(NatsError):
+            while self._taken:
+                with suppress(IndexError):  # another thread was faster
+                    self._of(self._taken.popleft()).nak()
 
     def __enter__(self) -> Self:
         return self
@@ -172,21 +183,6 @@ class PullSubscription(ConsumerMessages[TrioPull]):
         """Call this with each message, one at a time, until the subscription is over."""
         for message in self:
             handler(message)
-
-    def unsubscribe(self, *, timeout: float | None = None) -> None:
-        self._hand_back()
-        super().unsubscribe(timeout=timeout)
-
-    def close(self) -> None:
-        with suppress(NatsError):
-            self._hand_back()
-        super().close()
-
-    def _hand_back(self) -> None:
-        """What no call has picked up goes to others at once."""
-        while self._taken:
-            with suppress(IndexError):  # another thread was faster
-                self._of(self._taken.popleft()).nak()
 
 
 class _Fetched:

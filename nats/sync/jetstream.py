@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.nats.client.jetstream.fast_batch import EVERY
 from trunkline.nats.client.jetstream.publishing import WINDOW
+from trunkline.nats.client.jetstream.push import MISSED_HEARTBEATS
 from trunkline.nats.jetstream.pulls import AHEAD
 from trunkline.nats.sync.consuming import OrderedSubscription, PullSubscription, PushSubscription
 from trunkline.nats.sync.direct import DirectReader
@@ -170,6 +171,7 @@ class JetStream:
         durable: str = "",
         queue: str = "",
         config: ConsumerConfig | None = None,
+        missed_heartbeats: int = MISSED_HEARTBEATS,
         max_messages: int | None = None,
         max_bytes: int | None = None,
         timeout: float | None = None,
@@ -183,6 +185,7 @@ class JetStream:
             durable=durable,
             queue=queue,
             config=config,
+            missed_heartbeats=missed_heartbeats,
             max_messages=max_messages,
             max_bytes=max_bytes,
         )

@@ -17,7 +17,7 @@ from trunkline.nats.client.jetstream.direct import DirectReader
 from trunkline.nats.client.jetstream.fast_batch import EVERY, FastBatch, fast_batch
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.client.jetstream.publishing import RETRIES, RETRY_WAIT, WINDOW, Publisher
-from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.jetstream.push import MISSED_HEARTBEATS, PushSubscription
 from trunkline.nats.client.jetstream.stored import get_directly, stored_of
 from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
 from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders, NotSupported
@@ -353,6 +353,7 @@ class JetStream:
         durable: str = "",
         queue: str = "",
         config: ConsumerConfig | None = None,
+        missed_heartbeats: int = MISSED_HEARTBEATS,
         max_messages: int | None = None,
         max_bytes: int | None = None,
     ) -> AsyncGenerator[PushSubscription]:
@@ -360,14 +361,17 @@ class JetStream:
         message in orders:`. Without a `stream` it is the one that takes messages of the subject. A `consumer` is one
         that is there; otherwise that of `durable` or of the configuration is used, and created unless it is there. Of
         those with the same `queue` each message goes to one; it is the name of their durable consumer, too, if there is
-        no other.
+        no other. Of a consumer with heartbeats, silence of so many of their intervals is told as `HeartbeatMissed`.
 
         Raises:
             CannotSubscribe: what is asked for contradicts itself, or the consumer that is there.
             ConsumerMissing, StreamMissing, NotSupported, ApiError: as for `consumer` and `create_consumer`.
         """
         wanted = wanted_of(subject, stream, consumer, durable, config, queue=queue)
+        if missed_heartbeats < 1:
+            raise CannotSubscribe(f"missed_heartbeats is {missed_heartbeats}, and must be 1 or more")
         with closing(await subscribe_push(self, wanted, PushSubscription, max_messages, max_bytes)) as subscription:
+            subscription.tell_silence(missed_heartbeats)
             yield subscription
 
     @asynccontextmanager

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trunkline.nats.jetstream.replies import ConsumerInfo
     from trunkline.nats.protocol.headers import Status
 
-#: Intervals of heartbeats in which nothing comes, until that is told (ADR-15, Heartbeats).
+#: Intervals of heartbeats in which nothing comes, until that is told (ADR-15, Heartbeats), if nothing else is said.
 MISSED_HEARTBEATS: Final = 3
 #: Where the sequences of the stream and of the consumer stand in a reply subject, by the number of its tokens.
 _SHORT: Final = 9
@@ -43,8 +43,12 @@ class PushSubscription(ConsumerSubscription):
 
     def bind(self, stream: str, consumer: str, info: ConsumerInfo | None, *, is_created: bool) -> None:
         super().bind(stream, consumer, info, is_created=is_created)
-        if info is not None and info.config.idle_heartbeat and not self.queue:
-            self._patience = MISSED_HEARTBEATS * info.config.idle_heartbeat
+        self.tell_silence(MISSED_HEARTBEATS)
+
+    def tell_silence(self, missed_heartbeats: int) -> None:
+        """After so many intervals, if heartbeats come here."""
+        if self.info is not None and self.info.config.idle_heartbeat and not self.queue:
+            self._patience = missed_heartbeats * self.info.config.idle_heartbeat
 
     # What comes
 

@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.broker.nats import mapping
-from trunkline.broker.nats.mapping import filter_of, read_subject, shared_filter, subject_of, topic_of
-from trunkline.mqtt.topics import NO_LEVEL_LIMIT, matches
+from trunkline.broker.nats.mapping import filter_of, pattern_of, read_subject, shared_filter, subject_of, topic_of
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.topics import NO_LEVEL_LIMIT, matches, validate_filter
 from trunkline.nats.errors import BadSubject
 from trunkline.nats.protocol import subjects
 
 LEVELS = 100
-SEEN: list[dict[str, Any]] = json.loads(Path(__file__).with_name("mapping.json").read_text())["rows"]
+TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("mapping.json").read_text())
+SEEN: list[dict[str, Any]] = TABLE["rows"]
+PROBES: list[str] = TABLE["probes"]
 #: What a server cannot carry, and closes the connection for, or lets into other clients' lines.
 ESCAPED = {
     "a b": "a/20b",
@@ -27,6 +30,20 @@ ESCAPED = {
 }
 #: What a server makes the same as another subject; and a control character, whose subject would be another one.
 REFUSED = {"a\x01b", "foo/bar", "foo/", "/foo", "foo///bar", "a/b.c/d", "x/.y", "x./y"}
+
+#: What the first of these filters, #, matches.
+EVERYTHING: list[str] = next(row for row in SEEN if row["kind"] == "subscribe")["2.15.1"]["probes_matched"]
+#: Filters that servers take otherwise: their patterns here, and what of the probes they match.
+OWN_FILTERS: dict[str, tuple[list[str], list[str]]] = {
+    "+/#": ([">"], EVERYTHING),
+    # in MQTT, * and > stand for themselves
+    "foo/*/bar": (["foo.*.bar"], []),
+    "foo/>": (["foo.>"], []),
+    "a b": (["a/20b"], []),
+    "$MQTT/#": (["$MQTT", "$MQTT.>"], []),
+    "$MQTT.sub.>": (["$MQTT//sub//>"], []),
+}
+NO_FILTERS = {"a/#/b", "a+", "foo#"}
 
 TOPICS = st.text(st.sampled_from("ab./ \t\x01\x7f*>2f0é$\u2028"), min_size=1, max_size=12)
 SUBJECTS = st.text(st.sampled_from("ab./207f*>é$"), min_size=1, max_size=12)
@@ -52,6 +69,26 @@ def test_a_subject_becomes_the_topic_that_servers_make_of_it_or_none(row: dict[s
         topic = topic_of(subject.encode(), LEVELS)
         assert topic == (seen["mqtt"] or seen["by_exact_filter"])
         assert subject_of(topic) == subject
+
+
+@pytest.mark.parametrize("row", [row for row in SEEN if row["kind"] == "subscribe"], ids=lambda row: ascii(row["mqtt"]))
+def test_a_filter_matches_the_subjects_that_it_does_on_servers(row: dict[str, Any]) -> None:
+    filter, seen = row["mqtt"], row["2.15.1"]
+    if filter in NO_FILTERS:
+        with pytest.raises(ProtocolError):
+            validate_filter(filter, LEVELS)
+    else:
+        validate_filter(filter, LEVELS)
+        patterns, probes = OWN_FILTERS.get(filter, (seen["nats"], seen["probes_matched"]))
+        assert pattern_of(filter) == patterns
+        assert [probe for probe in PROBES if is_matched(probe, filter)] == probes
+
+
+def is_matched(subject: str, filter: str) -> bool:
+    try:
+        return matches(filter, topic_of(subject.encode(), LEVELS))
+    except BadSubject:
+        return False
 
 
 @pytest.mark.parametrize("row", [row for row in SEEN if row["kind"] == "nats-subscriber"], ids=str)

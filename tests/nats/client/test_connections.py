@@ -429,7 +429,9 @@ async def test_a_request_ends_when_the_client_gives_up() -> None:
             await use(port)
 
 
-async def test_a_server_that_welcomes_and_closes_is_asked_less_and_less(autojump_clock: object) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+async def test_a_server_that_welcomes_and_closes_is_asked_less_and_less(autojump_clock: object, share: float) -> None:
+    """Each wait is twice the one before, less a share by chance of up to half: clients do not come all at once."""
     attempts: list[float] = []
 
     async def close(peer: Peer) -> None:
@@ -456,13 +458,12 @@ async def test_a_server_that_welcomes_and_closes_is_asked_less_and_less(autojump
                 await stream.aclose()
 
             patch.setattr("trunkline.nats.client.connections.open_tcp", open_memory)
+            patch.setattr("random.random", lambda: share)
             with pytest.raises(ConnectionLost):
                 await use()
-    assert len(attempts) == 13
     gaps = [later - sooner for sooner, later in pairwise(attempts)]
-    assert gaps[-1] > 4
-    assert max(gaps) <= settings.max_reconnect_wait
-    assert sum(gaps) > 20
+    waits = [min(0.1 * 2**attempt, 8.0) for attempt in range(12)]
+    assert gaps == pytest.approx([wait * (1 - share / 2) for wait in waits])
 
 
 async def test_answers_that_do_not_end(tmp_path: Path) -> None:

@@ -66,7 +66,20 @@ INNER = {
     *("abandon", "acknowledge", "again", "ahead", "answer", "bind", "check", "client", "confirm"),
     *("denied", "end"),
     *("ignores_acks", "is_created", "is_over", "is_stopped", "max_received", "opened", "put", "receivers", "sid"),
-    *("commit", "encode", "post", "room", "send", "settle", "takes_reasons", "tell", "wait", "was_told", "write"),
+    *(
+        "commit",
+        "encode",
+        "post",
+        "room",
+        "send",
+        "settle",
+        "takes_reasons",
+        "tell",
+        "tell_silence",
+        "wait",
+        "was_told",
+        "write",
+    ),
     *("attempts", "is_safe", "is_sent", "is_told", "sent_at"),
 }
 

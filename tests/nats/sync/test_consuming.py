@@ -160,6 +160,28 @@ def test_what_was_brought_and_not_picked_up_goes_to_others(js: sync.JetStream, m
         assert sorted(found) == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("end", ["close", "unsubscribe"])
+def test_what_was_pushed_and_not_picked_up_goes_to_others(
+    js: sync.JetStream, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    config = ConsumerConfig(durable="billing", ack_wait=SOON * 10)
+    with js.subscribe("orders.>", config=config) as orders:
+        run = orders._thread.run
+
+        def interrupted(*args: object) -> None:
+            run(*args)  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(orders._thread, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            orders.receive(timeout=SOON)
+        monkeypatch.undo()
+        getattr(orders, end)()
+    with js.subscribe("orders.>", durable="billing") as orders:
+        found = [int(orders.receive(timeout=SOON).payload) for _ in range(10)]
+        assert sorted(found) == list(range(10))
+
+
 def test_what_comes_for_a_fetch_that_is_over_is_there_for_the_next(
     js: sync.JetStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

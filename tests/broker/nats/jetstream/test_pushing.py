@@ -234,6 +234,28 @@ async def test_an_answer_to_another_question_confirms_nothing(autojump_clock: tr
         assert (await puller.ask("$JS.FC.s.no.1")).status == "503"
 
 
+async def test_the_same_answer_again_confirms_nothing_more(autojump_clock: trio.testing.MockClock) -> None:
+    async with jetstream_room() as here:
+        await filled(here, 300)
+        puller = await here.puller()
+        await puller.say(b"SUB d 2")
+        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        came = {True: 0, False: 0}
+        answers: list[str] = []
+        while len(answers) < 2:
+            got = await puller.got()
+            if got.status == "100 FlowControl Request":
+                answers.append(got.reply)
+                for _ in range(5 if len(answers) == 1 else 0):
+                    await puller.publish(got.reply)
+            elif not got.status:
+                came[len(answers) == 0] += 1
+        assert answers[0] != answers[1]
+        assert came[False] <= 2 * came[True], "one answer lets as much follow as the first did"
+        while (await puller.got()).status != "100 Idle Heartbeat":
+            await puller.publish(answers[0])
+
+
 async def test_who_subscribes_later_is_not_asked_what_others_were(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         await filled(here, 300)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from trunkline.nats.client.jetstream import JetStream
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.client.subscription import Subscription
-from trunkline.nats.errors import BufferFull, StatusError, UnknownStatus
+from trunkline.nats.errors import BufferFull, CannotSubscribe, StatusError, UnknownStatus
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.operations import Deliver, Subscribe
@@ -54,6 +55,21 @@ async def test_silence_is_told(autojump_clock: MockClock) -> None:
     with trio.move_on_after(14):
         await found.receive()
     assert api.client.events == []
+
+
+async def test_how_much_silence_is_told(server: NatsServer) -> None:
+    async with connect(server.url) as client:
+        js = client.jetstream()
+        await js.create_stream(StreamConfig(name="s", subjects=("s.>",), storage=Storage.MEMORY))
+        config = ConsumerConfig(idle_heartbeat=0.2)
+        for missed in (1, 5):
+            async with js.subscribe("s.>", config=config, missed_heartbeats=missed) as found:
+                assert found._patience == pytest.approx(missed * 0.2)
+        async with js.subscribe("s.>", missed_heartbeats=1) as found:
+            assert found._patience == inf, "there are no heartbeats"
+        with pytest.raises(CannotSubscribe, match="missed_heartbeats is 0"):
+            async with js.subscribe("s.>", config=config, missed_heartbeats=0):
+                pass
 
 
 @pytest.mark.parametrize(
