@@ -1,10 +1,11 @@
 """What is fuzzed. A target takes any bytes, and fails with an exception; what it promises is in its docstring."""
 
+import json
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import trio
 
@@ -25,7 +26,16 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_filter
 from trunkline.mqtt.versions import Version
 from trunkline.nats.client.connection import Connection, Phase
-from trunkline.nats.errors import BadHeaders, BadSubject, ServerError
+from trunkline.nats.client.message import Message as NatsMessage
+from trunkline.nats.client.services.request import service_error_of
+from trunkline.nats.errors import BadHeaders, BadSubject, NotJetStream, ServerError
+from trunkline.nats.jetstream import statuses
+from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
+from trunkline.nats.jetstream.fields import BadReply, from_json, to_json
+from trunkline.nats.jetstream.flows import answer_of, asked_by
+from trunkline.nats.jetstream.replies import ApiError, ConsumerInfo, PublishAck, StreamInfo, parse
+from trunkline.nats.jetstream.statuses import meaning_of, number_in, status_of
+from trunkline.nats.protocol.acknowledging import origin_of
 from trunkline.nats.protocol.decoder import from_client, from_server
 from trunkline.nats.protocol.operations import Deliver, Publish, Subscribe
 
@@ -260,6 +270,39 @@ def nats_client(data: bytes) -> None:
     assert repr(whole.got).startswith(repr(pieces.got)[:-1]), f"{whole.got} as a whole, {pieces.got} in pieces"
 
 
+#: What answers are read as.
+_KINDS: Final[tuple[type[Any], ...]] = (StreamInfo, ConsumerInfo, PublishAck, StreamConfig, ConsumerConfig)
+
+
+def jetstream(data: bytes) -> None:
+    """What JetStream, or anybody in its place, says has a value or is an error of the client; and what was written
+    stays the same, however often it is read and written.
+
+    The first byte chooses what an answer is read as.
+    """
+    if not data:
+        return
+    kind, said = _KINDS[data[0] % len(_KINDS)], data[1:]
+    text = said.decode(errors="replace")
+    with suppress(NotJetStream):
+        assert min(origin_of(f"$JS.ACK.{text}")[2:7]) >= 0
+    assert min(asked_by(said)) >= 0
+    with suppress(BadHeaders):
+        wire = Deliver(b"a", b"1", b"", said, b"")
+        status = status_of(wire)
+        if status is not None:
+            meaning_of(status)
+            statuses.error_of(status)
+        number_in(wire, statuses.LAST_CONSUMER)
+        service_error_of(NatsMessage(wire, cast("Any", None)))
+    with suppress(ApiError, BadReply):
+        answer_of(said)
+    with suppress(ApiError, BadReply):
+        value = from_json(kind, parse(said))
+        again = from_json(kind, json.loads(json.dumps(to_json(value))))
+        assert from_json(kind, to_json(again)) == again
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "decoder": decoder,
     "configuration": configuration,
@@ -268,4 +311,5 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "client": client,
     "nats": nats,
     "nats_client": nats_client,
+    "jetstream": jetstream,
 }

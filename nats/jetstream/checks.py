@@ -156,8 +156,8 @@ def _agree(asked: Any, found: Any) -> bool:
     if isinstance(asked, dict) and isinstance(found, dict):  # a server adds to the metadata
         return cast("dict[str, Any]", asked).items() <= cast("dict[str, Any]", found).items()
     if isinstance(found, tuple):
-        own = cast("tuple[Any, ...]", found)
-        return len(asked) == len(own) and all(map(_agree, asked, own))
+        wanted, own = cast("tuple[object, ...]", asked), cast("tuple[object, ...]", found)
+        return len(wanted) == len(own) and all(map(_agree, wanted, own))
     return bool(asked == found)
 
 

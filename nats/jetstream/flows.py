@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from trunkline.nats.jetstream.fields import BadReply, from_json
 from trunkline.nats.jetstream.replies import PublishAck, error_of, parse
+from trunkline.nats.protocol.numbers import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,8 +74,8 @@ def reply_subject(inbox: bytes, every: int, sequence: int, step: Step, *, gaps: 
 
 def asked_by(subject: bytes) -> tuple[int, int]:
     """The sequence and the step of the publication that is answered at this subject; zeros: it is none."""
-    tokens = subject.split(b".")[-3:-1]
-    return (int(tokens[0]), int(tokens[1])) if len(tokens) == 2 and all(map(bytes.isdigit, tokens)) else (0, 0)
+    numbers = [number for token in subject.split(b".")[-3:-1] if (number := number_of(token)) is not None]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
 
 
 def answer_of(payload: bytes) -> Answer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.nats.errors import BadHeaders, StatusError, UnknownStatus
 from trunkline.nats.protocol.acknowledging import PREFIX
+from trunkline.nats.protocol.numbers import number_of
 
 if TYPE_CHECKING:
     from trunkline.nats.protocol.headers import Status
@@ -21,8 +22,6 @@ PENDING_MESSAGES: Final = "Nats-Pending-Messages"
 PENDING_BYTES: Final = "Nats-Pending-Bytes"
 
 _PREFIX: Final = b"NATS/1.0 "
-#: Of a number, which has 64 bits.
-_MAX_DIGITS: Final = 20
 _ACK_PREFIX: Final = PREFIX.encode()
 
 
@@ -82,5 +81,4 @@ def error_of(status: Status) -> StatusError:
 
 def number_in(wire: Deliver, header: str) -> int | None:
     """None: it has no such header, or no number in it."""
-    text = wire.headers.get(header, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
+    return number_of(wire.headers.get(header, ""))

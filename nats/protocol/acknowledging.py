@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from trunkline.nats.errors import NotJetStream
+from trunkline.nats.protocol.numbers import number_of
 
 PREFIX: Final = "$JS.ACK."
 _SHORT: Final = 9
@@ -59,9 +60,10 @@ def origin_of(reply: str) -> Origin:
         domain, rest = tokens[2], tokens[4:_LONG]
     else:
         raise NotJetStream(f"{reply!r} has {len(tokens)} tokens, and not {_SHORT}, or {_LONG} or more")
-    stream, consumer, *numbers = rest
-    if not all(number.isascii() and number.isdigit() for number in numbers):
-        raise NotJetStream(f"{reply!r} has something else where numbers are")
-    delivered, stream_sequence, consumer_sequence, timestamp, pending = map(int, numbers)
+    stream, consumer, *tokens = rest
+    numbers = [number for token in tokens if (number := number_of(token)) is not None]
+    if len(numbers) < len(tokens):
+        raise NotJetStream(f"{reply!r:.1000} has something else where numbers are")
+    delivered, stream_sequence, consumer_sequence, timestamp, pending = numbers
     domain = "" if domain == _NO_DOMAIN else domain
     return Origin(stream, consumer, delivered, stream_sequence, consumer_sequence, timestamp, pending, domain)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trunkline.nats.jetstream.replies import ApiError
+from trunkline.nats.protocol.numbers import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,8 @@ def number(text: str | None) -> int | None:
     """What is no number is none that there could be."""
     if text is None:
         return None
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    found = number_of(text)
+    return -1 if found is None else found
 
 
 def is_to_be_looked_up(stream: Stream, topic: str, demands: Mapping[str, str]) -> bool:

@@ -16,6 +16,7 @@ from trunkline.broker.nats.jetstream.refusals import LEVEL_TOO_HIGH, SEALED, TOO
 from trunkline.broker.nats.jetstream.stream_configs import kept_in
 from trunkline.broker.nats.levels import is_too_high
 from trunkline.nats.jetstream.replies import ApiError
+from trunkline.nats.protocol.numbers import number_of
 from trunkline.streams.blocks import content_sizes
 
 if TYPE_CHECKING:
@@ -162,8 +163,7 @@ _ALONE: Final = {_NO_SEQUENCE().err_code}
 
 
 def _read_sequence(demands: Mapping[str, str]) -> int | None:
-    text = demands.get(SEQUENCE, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+    return number_of(demands.get(SEQUENCE, ""))
 
 
 def _check(stream: Stream, demands: Mapping[str, str], block: bytes) -> None:

@@ -358,18 +358,15 @@ class JetStream:
         max_bytes: int | None = None,
     ) -> AsyncGenerator[PushSubscription]:
         """Messages that are pushed: `async with js.subscribe("orders.>", durable="billing") as orders: async for
-        message in orders:`. Without a `stream` it is the one that takes messages of the subject. A `consumer` is one
-        that is there; otherwise that of `durable` or of the configuration is used, and created unless it is there. Of
-        those with the same `queue` each message goes to one; it is the name of their durable consumer, too, if there is
-        no other. Of a consumer with heartbeats, silence of so many of their intervals is told as `HeartbeatMissed`.
+        message in orders:`. Without a `stream` it is the one that takes the subject. A `consumer` is one that is there;
+        otherwise that of `durable`, of the configuration, or of the `queue` is created unless it is there. Members of a
+        queue share the messages. Silence is told after so many intervals of heartbeats, if the consumer has them.
 
         Raises:
             CannotSubscribe: what is asked for contradicts itself, or the consumer that is there.
             ConsumerMissing, StreamMissing, NotSupported, ApiError: as for `consumer` and `create_consumer`.
         """
         wanted = wanted_of(subject, stream, consumer, durable, config, queue=queue)
-        if missed_heartbeats < 1:
-            raise CannotSubscribe(f"missed_heartbeats is {missed_heartbeats}, and must be 1 or more")
         with closing(await subscribe_push(self, wanted, PushSubscription, max_messages, max_bytes)) as subscription:
             subscription.tell_silence(missed_heartbeats)
             yield subscription

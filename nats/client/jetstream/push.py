@@ -9,7 +9,7 @@ import trio
 from trunkline.nats.client.events import MessagesMissed
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
-from trunkline.nats.errors import NatsError
+from trunkline.nats.errors import CannotSubscribe, NatsError
 from trunkline.nats.jetstream.statuses import (
     LAST_CONSUMER,
     STALLED,
@@ -46,7 +46,13 @@ class PushSubscription(ConsumerSubscription):
         self.tell_silence(MISSED_HEARTBEATS)
 
     def tell_silence(self, missed_heartbeats: int) -> None:
-        """After so many intervals, if heartbeats come here."""
+        """After so many intervals, if heartbeats come here.
+
+        Raises:
+            CannotSubscribe: there are no such intervals.
+        """
+        if missed_heartbeats < 1:
+            raise CannotSubscribe(f"missed_heartbeats is {missed_heartbeats}, and must be 1 or more")
         if self.info is not None and self.info.config.idle_heartbeat and not self.queue:
             self._patience = missed_heartbeats * self.info.config.idle_heartbeat
 

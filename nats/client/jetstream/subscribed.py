@@ -154,7 +154,7 @@ class ConsumerSubscription(BaseSubscription[JetStreamMessage]):
     @property
     def takes_reasons(self) -> bool:
         """For messages."""
-        numbers = re.findall(r"\d+", str(self._api.client.server.get("version")))
+        numbers = re.findall(r"\d{1,9}", str(self._api.client.server.get("version")))
         return tuple(map(int, numbers[:3])) >= REASONS_SINCE
 
     def acknowledge(self, reply: bytes, kind: bytes) -> None:

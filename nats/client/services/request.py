@@ -8,6 +8,7 @@ from trunkline.nats.client.message import Message
 from trunkline.nats.client.subscription import BaseSubscription
 from trunkline.nats.errors import ServiceError
 from trunkline.nats.protocol.headers import Headers
+from trunkline.nats.protocol.numbers import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,4 +60,4 @@ def service_error_of(answer: Message) -> ServiceError | None:
     text, code = answer.headers.get(ERROR), answer.headers.get(ERROR_CODE)
     if text is None and code is None:
         return None
-    return ServiceError(int(code) if code and code.isascii() and code.isdigit() else 0, text or "")
+    return ServiceError(number_of(code or "") or 0, text or "")

@@ -339,8 +339,17 @@ async def test_a_pull_of_what_is_there(server: NatsServer) -> None:
 # The order in which things are asked, and races: with a server that shows them
 
 
-@pytest.mark.parametrize("values", [{}, {"durable": "d"}, {"queue": "q"}], ids=str)
-async def test_the_subscription_is_there_before_its_consumer(values: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("values", "create"),
+    [
+        ({}, "CONSUMER.CREATE.orders"),
+        ({"durable": "d"}, "CONSUMER.DURABLE.CREATE.orders.d"),
+        ({"queue": "q"}, "CONSUMER.DURABLE.CREATE.orders.q"),
+        ({"config": ConsumerConfig(name="n")}, "CONSUMER.CREATE.orders.n.orders.new"),
+    ],
+    ids=str,
+)
+async def test_the_subscription_is_there_before_its_consumer(values: dict[str, Any], create: str) -> None:
     """A server sees by that whether a durable consumer is in use."""
     peer = JetStreamPeer()
     async with (
@@ -349,9 +358,7 @@ async def test_the_subscription_is_there_before_its_consumer(values: dict[str, A
         client.jetstream().subscribe("orders.new", **values) as found,
     ):
         pass
-    name = next(iter(values.values()), "")
     subscribe = f"SUB {found.subject} {values.get('queue', '')}".strip()
-    create = f"CONSUMER.DURABLE.CREATE.orders.{name}" if name else "CONSUMER.CREATE.orders"
     assert peer.order.index(subscribe) < peer.order.index(create)
     assert peer.bodies[create]["config"]["deliver_subject"] == found.subject
 
