@@ -98,6 +98,7 @@ PUSHED = {"deliver_subject": "d"}
         (info(metadata={"a": "1"}, **PUSHED), wanted(ConsumerConfig(metadata={"a": "2"})), "metadata"),
         (info(backoff=(1.0,), **PUSHED), wanted(ConsumerConfig(backoff=(2.0,))), "backoff"),
         (info(backoff=(1.0, 2.0), **PUSHED), wanted(ConsumerConfig(backoff=(1.0,))), "backoff"),
+        (info(backoff=(1.0, 2.0), **PUSHED), wanted(ConsumerConfig(backoff=(1.0, 3.0))), "backoff"),
         (info(max_waiting=512), wanted(ConsumerConfig(max_waiting=5), is_pull=True), "max_waiting"),
         (info(ack_policy=AckPolicy.ALL, **PUSHED), wanted(ConsumerConfig(ack_policy="none")), "is 'all', not 'none'"),
     ],

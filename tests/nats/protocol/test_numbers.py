@@ -10,7 +10,7 @@ from trunkline.nats.errors import NotJetStream
 from trunkline.nats.jetstream.flows import asked_by
 from trunkline.nats.jetstream.statuses import LAST_CONSUMER, number_in
 from trunkline.nats.protocol.acknowledging import origin_of
-from trunkline.nats.protocol.numbers import MOST_DIGITS, number_of
+from trunkline.nats.protocol.numbers import number_of
 from trunkline.nats.protocol.operations import Deliver
 
 LONG = "9" * 5000
@@ -22,8 +22,9 @@ LONG = "9" * 5000
         ("0", 0),
         ("17", 17),
         (b"0017", 17),
-        ("9" * MOST_DIGITS, 10**MOST_DIGITS - 1),
-        ("9" * (MOST_DIGITS + 1), None),
+        (str((1 << 64) - 1), (1 << 64) - 1),
+        (str(1 << 64), None),
+        ("0" * 20 + "1", None),
         *[(text, None) for text in ("", b"", "-1", "+1", "1.5", "1_0", " 1", "²", "١", b"\xb2", LONG, LONG.encode())],
     ],
     ids=lambda value: ascii(value)[:30],

@@ -177,9 +177,14 @@ def test_what_was_pushed_and_not_picked_up_goes_to_others(
             orders.receive(timeout=SOON)
         monkeypatch.undo()
         getattr(orders, end)()
-    with js.subscribe("orders.>", durable="billing") as orders:
-        found = [int(orders.receive(timeout=SOON).payload) for _ in range(10)]
-        assert sorted(found) == list(range(10))
+        with js.subscribe("orders.>", durable="billing") as others:
+            found = [int(others.receive(timeout=SOON).payload) for _ in range(10)]
+            assert sorted(found) == list(range(10))
+
+
+def test_how_much_silence_is_told(js: sync.JetStream) -> None:
+    with pytest.raises(CannotSubscribe, match="missed_heartbeats is 0"):
+        js.subscribe("orders.>", missed_heartbeats=0)
 
 
 def test_what_comes_for_a_fetch_that_is_over_is_there_for_the_next(
