@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.broker.nats.jetstream.refusals import REPLICAS, bad_consumer
 from trunkline.broker.nats.jetstream.stream_configs import (
     KEPT,
+    MOST_LEVELS,
     MOST_SUBJECTS,
     check_size,
     filters_of,
     kept_in,
+    levels_of,
     read_config,
     shown_metadata,
     subjects_of,
@@ -117,6 +119,8 @@ def read_consumer_config(asked: Any) -> ConsumerConfig:
     check_size(config.description, config.metadata)
     if len(config.filter_subjects) > MOST_SUBJECTS or len(config.backoff) > MOST_SUBJECTS:
         raise bad_consumer(f"more than {MOST_SUBJECTS} filters, or waits in backoff")
+    if levels_of(config.filter_subjects) > MOST_LEVELS:
+        raise bad_consumer(f"more than {MOST_LEVELS} levels of all filters together")
     if config.replicas > 1:
         raise REPLICAS()
     _check_filters(config)

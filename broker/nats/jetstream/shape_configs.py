@@ -7,7 +7,6 @@ says what it was shown, what is `known` of a stream that there is stays as it is
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,7 +23,7 @@ from trunkline.streams.filters import overlap
 from trunkline.streams.shapes import Republication, StreamOrigin, TopicChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 #: Sources of a stream, and transforms of one: each is looked at for each message.
 MOST: Final = 100
@@ -109,7 +108,7 @@ def read_mirror(config: StreamConfig, known: StreamOrigin | None = None) -> Stre
         raise ApiError(400, 10031, "stream mirrors can not also contain other sources")
     if config.first_sequence:
         raise ApiError(400, 10143, "stream mirrors can not have first sequence configured")
-    return _origin(config.mirror, config.name, _MIRROR, _Known(() if known is None else (known,)))
+    return _origins((config.mirror,), config.name, _MIRROR, () if known is None else (known,))[0]
 
 
 def read_sources(config: StreamConfig, known: Iterable[StreamOrigin] = ()) -> tuple[StreamOrigin, ...]:
@@ -121,23 +120,43 @@ def read_sources(config: StreamConfig, known: Iterable[StreamOrigin] = ()) -> tu
         raise bad_stream(f"more than {MOST} sources")
     if sum(len(source.transforms) for source in config.sources) > MOST_CHANGES:
         raise bad_stream(f"more than {MOST_CHANGES} subject transforms of all sources")
-    there = _Known(known)
-    found = tuple([_origin(source, config.name, _SOURCE, there) for source in config.sources])
+    found = _origins(config.sources, config.name, _SOURCE, known)
     if len({origin.key for origin in found}) < len(found):
         raise ApiError(400, 10140, "duplicate source configuration detected")
     return found
 
 
 class _Known:
-    """Origins that there are, by how they are shown."""
+    """Origins that there are, by how they are shown. Of some that are shown alike, each is one that is asked for, in
+    their order."""
 
     def __init__(self, origins: Iterable[StreamOrigin]) -> None:
-        #: Of two that are shown alike, the first one stands for the first one that is asked for.
-        self.filters = defaultdict[tuple[str, str], deque[str]](deque)
-        self.changes = defaultdict[str, dict[tuple[str, str], TopicChange]](dict)
-        for origin in origins:
-            self.filters[origin.stream, _filter_shown(origin)].append(origin.filter)
-            self.changes[origin.stream] |= _by_shown(*origin.changes)
+        self._left = [(shown_origin(origin), origin) for origin in origins]
+
+    def same(self, asked: StreamSource) -> StreamOrigin | None:
+        """One that is shown as this."""
+        return self._take(lambda shown: shown == asked)
+
+    def like(self, asked: StreamSource) -> StreamOrigin | None:
+        """One of which something is to be changed, but not what it takes."""
+        return self._take(lambda shown: (shown.name, shown.filter_subject) == (asked.name, asked.filter_subject))
+
+    def _take(self, fits: Callable[[StreamSource], bool]) -> StreamOrigin | None:
+        for place, (shown, origin) in enumerate(self._left):
+            if fits(shown):
+                del self._left[place]
+                return origin
+        return None
+
+
+def _origins(
+    asked: Sequence[StreamSource], name: str, words: _Words, known: Iterable[StreamOrigin]
+) -> tuple[StreamOrigin, ...]:
+    there = _Known(known)
+    same = [there.same(each) for each in asked]
+    return tuple(
+        [_origin(each, name, words, there) if it is None else it for each, it in zip(asked, same, strict=True)]
+    )
 
 
 def _origin(asked: StreamSource, name: str, words: _Words, known: _Known) -> StreamOrigin:
@@ -153,14 +172,14 @@ def _origin(asked: StreamSource, name: str, words: _Words, known: _Known) -> Str
         raise ApiError(400, *words.filters)
     if len(asked.transforms) > MOST:
         raise bad_stream(f"more than {MOST} subject transforms of a {words.subject}")
-    same = known.filters[asked.name, asked.filter_subject]
+    before = known.like(asked)
     try:
-        chosen = same.popleft() if same else _source(asked.filter_subject) if asked.filter_subject else ""
+        chosen = before.filter if before else _source(asked.filter_subject) if asked.filter_subject else ""
     except InvalidTransform as error:
         text = f"subject filter '{asked.filter_subject}' for the {words.subject} {error}"
         raise ApiError(500, 10049, text) from None
     try:
-        there = known.changes[asked.name]
+        there = {} if before is None else _by_shown(*before.changes)
         changes = tuple([_change(each.source, each.destination, there) for each in asked.transforms])
     except InvalidTransform as error:
         raise ApiError(400, words.transform[0], words.transform[1].format(error)) from None

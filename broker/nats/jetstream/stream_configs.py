@@ -49,6 +49,8 @@ _LONGEST_DESCRIPTION: Final = 4096
 _MOST_METADATA: Final = 128 * 1024
 #: Of a stream, and filters of a consumer: each is compared with each.
 MOST_SUBJECTS: Final = 100
+#: Levels of all of these together, and of those of sources, transforms and the like: they are compared level by level.
+MOST_LEVELS: Final = 8192
 _LEAST_AGE: Final = 0.1
 _DUPLICATE_WINDOW: Final = 120.0
 
@@ -175,6 +177,8 @@ def _check(config: StreamConfig) -> None:
     check_size(config.description, config.metadata)
     if len(config.subjects) > MOST_SUBJECTS:
         raise bad_stream(f"more than {MOST_SUBJECTS} subjects")
+    if levels_of(_subjects_in(config)) > MOST_LEVELS:
+        raise bad_stream(f"more than {MOST_LEVELS} levels of all subjects together")
     if config.replicas > 1:
         raise REPLICAS()
     for name, text in _NOT_OFFERED:
@@ -206,6 +210,22 @@ def _check(config: StreamConfig) -> None:
         raise bad_stream("subject delete markers forbidden on mirrors")
     if config.allow_rollup and config.deny_purge and not config.delete_marker_ttl:
         raise bad_stream("roll-ups require the purge permission")
+
+
+def _subjects_in(config: StreamConfig) -> Iterator[str]:
+    yield from config.subjects
+    for origin in (*config.sources, config.mirror):
+        if origin is not None:
+            yield origin.filter_subject
+            for change in origin.transforms:
+                yield from (change.source, change.destination)
+    for change in (config.transform, config.republish):
+        if change is not None:
+            yield from (change.source, change.destination)
+
+
+def levels_of(subjects: Iterable[str]) -> int:
+    return sum(subject.count(".") + 1 for subject in subjects)
 
 
 def check_size(description: str, metadata: Mapping[str, str]) -> None:

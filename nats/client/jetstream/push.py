@@ -19,6 +19,7 @@ from trunkline.nats.jetstream.statuses import (
     number_in,
     status_of,
 )
+from trunkline.nats.protocol.numbers import number_of
 from trunkline.nats.protocol.operations import Deliver
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ class PushSubscription(ConsumerSubscription):
         at = 5 if count == _SHORT else 7
         if count < _SHORT or tokens[1] != b"ACK" or _SHORT < count < _LONG:
             return True  # it is no consumer's
-        try:
-            stream, consumer = int(tokens[at]), int(tokens[at + 1])
-        except ValueError:
+        stream, consumer = number_of(tokens[at]), number_of(tokens[at + 1])
+        if stream is None or consumer is None:
             return True
         last = self._consumer_sequence
         if last is not None and consumer != last + 1 and not self._gap(last + 1, consumer - 1):

@@ -12,6 +12,7 @@ from trunkline.nats.errors import BadHeaders, NoResponders, RequestTimeout
 from trunkline.nats.jetstream.fields import BadReply, Moment
 from trunkline.nats.jetstream.replies import ApiError, MessageMissing
 from trunkline.nats.protocol.headers import NO_HEADERS, Headers, decode_headers
+from trunkline.nats.protocol.numbers import number_of
 from trunkline.nats.protocol.subjects import has_wildcard
 
 if TYPE_CHECKING:
@@ -97,8 +98,10 @@ def told_directly(stream: str, answer: Message) -> StoredMessage:
         # the last ones: a message that was published once more has such headers of its own
         subject, sequence, time = (headers.all(name)[-1] for name in (_SUBJECT, _SEQUENCE, _TIME))
         at = Moment().read(time)
-        return StoredMessage(stream, int(sequence), subject, answer.payload, _without_own(headers), at or 0.0)
-    except (IndexError, ValueError, BadHeaders) as error:
+        if (number := number_of(sequence)) is None:
+            raise ValueError(sequence)
+        return StoredMessage(stream, number, subject, answer.payload, _without_own(headers), at or 0.0)
+    except (IndexError, ValueError, OverflowError, BadHeaders) as error:
         raise BadReply(f"{answer!r} is no message of a stream") from error
 
 

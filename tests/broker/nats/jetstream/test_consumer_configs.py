@@ -16,7 +16,7 @@ from trunkline.broker.nats.jetstream.consumer_configs import (
     shown_consumer_config,
     stream_consumer_config,
 )
-from trunkline.broker.nats.jetstream.stream_configs import KEPT, MOST_SUBJECTS, with_kept
+from trunkline.broker.nats.jetstream.stream_configs import KEPT, MOST_LEVELS, MOST_SUBJECTS, with_kept
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, DeliverPolicy, ReplayPolicy
 from trunkline.nats.jetstream.fields import to_json
 from trunkline.nats.jetstream.replies import ApiError
@@ -174,6 +174,11 @@ def test_each_policy_of_streams_is_shown() -> None:
         ({"filter_subject": "$JS.API.>"}, 10052, "jetstream api"),
         ({"filter_subjects": [f"a.{number}" for number in range(MOST_SUBJECTS + 1)]}, 10012, "more than 100 filters"),
         ({"backoff": [1] * (MOST_SUBJECTS + 1)}, 10012, "waits in backoff"),
+        (
+            {"filter_subjects": [".".join("a" * (MOST_LEVELS // 2 + 1)), ".".join("b" * (MOST_LEVELS // 2))]},
+            10012,
+            "levels",
+        ),
         (
             {"deliver_policy": "by_start_sequence"},
             10094,

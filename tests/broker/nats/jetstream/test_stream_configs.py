@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from trunkline.broker.nats.jetstream.stream_configs import (
     KEPT,
+    MOST_LEVELS,
     MOST_SUBJECTS,
     check_size,
     declared_filters,
@@ -414,6 +415,58 @@ def test_sources_that_are_shown_alike_are_told_apart_by_their_order() -> None:
     shown = to_json(shown_stream_config(replace(known, sources=sources[:1])))
     assert read_stream_config(shown, "s", known).sources == sources[:1]
     assert read_stream_config(shown, "s").sources == sources[1:], "that is what it says"
+
+
+def test_sources_that_are_shown_alike_are_told_apart_by_what_else_they_have() -> None:
+    change = streams.TopicChange("q/#", "r/#")
+    sources = (
+        streams.StreamOrigin("o", 1, filter="x/#"),
+        streams.StreamOrigin("o", 9, filter="x/+/#"),
+        streams.StreamOrigin("p", changes=(streams.TopicChange("x/#", "y/#"),)),
+        streams.StreamOrigin("p", changes=(streams.TopicChange("x/+/#", "y/#"), change)),
+    )
+    known = streams.StreamConfig(name="s", filters=("t",), sources=sources)
+    for chosen in (sources, sources[::-1], sources[1:], sources[::2], sources[1::2]):
+        shown = to_json(shown_stream_config(replace(known, sources=chosen)))
+        assert read_stream_config(shown, "s", known).sources == chosen
+
+
+def test_what_changes_of_a_source_leaves_what_it_takes() -> None:
+    changes = (streams.TopicChange("x/#", "y/#"), streams.TopicChange("z", ""))
+    sources = (streams.StreamOrigin("o", 1, filter="x/#"), streams.StreamOrigin("p", changes=changes))
+    known = streams.StreamConfig(name="s", filters=("t",), sources=sources)
+    shown = to_json(shown_stream_config(known))
+    shown["sources"][0]["opt_start_seq"] = 7
+    del shown["sources"][1]["subject_transforms"][1]
+    assert read_stream_config(shown, "s", known).sources == (
+        streams.StreamOrigin("o", 7, filter="x/#"),
+        streams.StreamOrigin("p", changes=changes[:1]),
+    )
+
+
+@pytest.mark.parametrize("place", ["subjects", "sources", "transforms", "mirror", "subject_transform", "republish"])
+def test_levels_are_bounded_together(place: str) -> None:
+    """Filters are compared level by level, each with each."""
+    half = ".".join(["a"] * (MOST_LEVELS // 2))
+
+    def asked(rest: int) -> dict[str, Any]:
+        more = ".".join(["b"] * rest)
+        match place:
+            case "subjects":
+                return {"subjects": [half, more]}
+            case "sources":
+                return {"subjects": ["s"], "sources": [{"name": "o", "filter_subject": each} for each in (half, more)]}
+            case "transforms":
+                return {"sources": [{"name": "o", "subject_transforms": [{"src": half, "dest": more}]}]}
+            case "mirror":
+                return {"mirror": {"name": "o", "subject_transforms": [{"src": half, "dest": more}]}}
+            case _:
+                return {"subjects": ["s"], place: {"src": half, "dest": more}}
+
+    with pytest.raises(ApiError, match="levels of all subjects"):
+        read_stream_config({"name": "s", **asked(MOST_LEVELS // 2 + 1)}, "s")
+    if place in ("subjects", "sources"):
+        read_stream_config({"name": "s", **asked(MOST_LEVELS // 2 - 1)}, "s")
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(streams.StreamConfig)])
