@@ -219,9 +219,9 @@ def _subjects_in(config: StreamConfig) -> Iterator[str]:
             yield origin.filter_subject
             for change in origin.transforms:
                 yield from (change.source, change.destination)
-    for change in (config.transform, config.republish):
-        if change is not None:
-            yield from (change.source, change.destination)
+    for own in (config.transform, config.republish):
+        if own is not None:
+            yield from (own.source, own.destination)
 
 
 def levels_of(subjects: Iterable[str]) -> int:
