@@ -177,3 +177,46 @@ async def test_a_pause_of_a_stream_loses_and_adds_nothing() -> None:
         await client.ping()
         await client.abort()
         await watcher.expect_nothing()
+
+
+async def test_what_is_malformed_among_it_is_answered_at_the_end_of_the_node() -> None:
+    async with room() as here:
+        watcher = await watching(here)
+        client = await held_up(here, await by_tcp(here.broker), b"\xff\0")
+        here.session("a").ref.cast(mail.PublishWill())
+        await watcher.expect_publish("will", b"gone")
+        assert (await client.expect_type(raw.DISCONNECT)).reason == 0x81
+        await client.abort()
+
+
+async def test_one_that_has_gone_has_nothing_to_say() -> None:
+    """Its session hears of that behind the request that ends it."""
+    async with room() as here:
+        watcher = await watching(here)
+        client = await held_up(here, await by_tcp(here.broker), GOODBYE)
+        channel = here.session("a").channel
+        [connection] = [each for each in here.node.listeners.connections if getattr(each, "_channel", None) is channel]
+        with here.node.scheduler.turn:
+            here.broker.kick("a")
+            connection._ended("")  # type: ignore[attr-defined]
+        await watcher.expect_publish("will", b"gone")
+        assert here.session("a").ref.alive
+        await client.abort()
+
+
+async def test_what_a_limit_holds_back_is_taken_once() -> None:
+    async with room(rate={"connection_messages": "1/m"}) as here:
+        watcher = await watching(here, "t")
+        client = Wire(await by_tcp(here.broker), patience=60)
+        await client.connect("a", clean=False, will=WILL, properties=raw.session_expiry(1000))
+        await client.send(b"".join([raw.publish("t", b"%d" % number) for number in range(20)]))
+        await wait_all_tasks_blocked(0.01)
+        channel = here.session("a").channel
+        assert channel is not None
+        with here.node.scheduler.turn:
+            assert not channel.says_goodbye()
+            assert not channel.says_goodbye(), "there is nothing more"
+        for number in range(20):
+            await watcher.expect_publish("t", b"%d" % number)
+        await watcher.expect_nothing()
+        await client.abort()

@@ -8,7 +8,7 @@ from tests.broker.net.transport_ends import MUCH, Mailbox, owner, read_all
 from trunkline.actors import Scheduler
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.net.stream_transport import StreamTransport
-from trunkline.broker.net.transport import BLOCKED, DRAINED
+from trunkline.broker.net.transport import BLOCKED, DRAINED, READ_SIZE
 
 
 async def test_a_stream_that_takes_nothing_is_blocked_until_it_does() -> None:
@@ -46,3 +46,23 @@ async def test_a_stream_is_reset_when_it_has_sent_the_last_bytes(
         await mailbox.until(lambda: mailbox.ended == "reset")
         nursery.cancel_scope.cancel()
     assert await ours.receive_some() == b""
+
+
+async def test_what_comes_while_it_is_paused_is_bounded_and_before_the_end() -> None:
+    theirs, ours = memory_stream_pair()
+    transport, mailbox = StreamTransport(theirs, None, Scheduler(), Metrics()), Mailbox()
+    async with trio.open_nursery() as nursery:
+        transport.start(mailbox, owner(nursery.start_soon))
+        await trio.testing.wait_all_tasks_blocked()
+        transport.pause()
+        for _ in range(3):  # a read need not be full
+            await ours.send_all(bytes(READ_SIZE - 10))
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(transport.take_unread()) == READ_SIZE
+        await ours.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert mailbox.got == []
+        transport.resume()
+        await mailbox.until(lambda: mailbox.ended == "")
+        assert len(mailbox.data) == 2 * READ_SIZE - 30
+        nursery.cancel_scope.cancel()

@@ -4,6 +4,7 @@ import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from trunkline.broker.net.stream_transport import StreamTransport
 from trunkline.broker.net.transport import (
     BLOCKED,
     DRAINED,
+    Ended,
     Event,
     Layer,
     SocketTransport,
@@ -241,3 +243,30 @@ async def test_a_connection_that_is_lost_can_be_reset_and_closed(monkeypatch: py
         await mailbox.until(lambda: mailbox.ended == "reset")
         monkeypatch.setattr(transport, "_sock", Unclosable(transport._sock))  # pyright: ignore[reportPrivateUsage]
         transport.close()
+
+
+class Parting(Layer):
+    """Finds the end, or fails, in what comes."""
+
+    def receive(self, event: Event) -> None:
+        if event == b"crash":
+            raise ValueError
+        self.above(event)
+        if event == b"end":
+            self.above(Ended("as it says"))
+
+
+async def test_what_else_is_found_in_what_was_not_read_is_told() -> None:
+    below, mailbox = SimpleNamespace(), Mailbox()
+    layer = Parting(below)  # type: ignore[arg-type]
+    layer.above = mailbox
+    for unread in (b"some", b"end", b""):
+        below.take_unread = lambda: unread  # noqa: B023 - it is called at once
+        assert layer.take_unread() == unread
+    assert mailbox.ended == "as it says"
+    assert mailbox.data == b""
+    below.take_unread = lambda: b"crash"
+    with pytest.raises(ValueError, match="^$"):
+        layer.take_unread()
+    layer.receive(b"more")
+    assert mailbox.data == b"more"
