@@ -208,11 +208,20 @@ def _default(each: Field[Any]) -> Any:
 
 
 def to_json(value: DataclassInstance) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        name: form.write(own)
-        for each, name, form, _ in _known(type(value))
-        if (own := getattr(value, each.name)) != _default(each) or form.always
-    }
+    """
+    Raises:
+        TypeError: a field has a value of another type. It is named.
+    """
+    found: dict[str, Any] = {}
+    for each, name, form, _ in _known(type(value)):
+        own = getattr(value, each.name)
+        if own != _default(each) or form.always:
+            try:
+                found[name] = form.write(own)
+            except (TypeError, ValueError, AttributeError, OverflowError) as error:
+                raise TypeError(
+                    f"{type(value).__name__}, {each.name}: {own!r:.80}, of type {each.type}: {error}"
+                ) from None
     return found | cast("dict[str, Any]", getattr(value, UNKNOWN, {}))
 
 

@@ -1,9 +1,11 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any
 
 import pytest
 
+from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
 from trunkline.nats.jetstream.fields import (
     BadReply,
     Form,
@@ -139,3 +141,33 @@ def test_moments(text: str, at: float | None) -> None:
 def test_nonsense(json: Any, why: str) -> None:
     with pytest.raises(BadReply, match=why):
         from_json(Thing, json)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        StreamConfig(name="s", max_age=timedelta(days=1)),  # type: ignore[arg-type]
+        StreamConfig(name="s", max_age="7d"),  # type: ignore[arg-type]
+        ConsumerConfig(ack_wait=timedelta(seconds=5)),  # type: ignore[arg-type]
+        ConsumerConfig(start_time=datetime(2026, 1, 1, tzinfo=UTC)),  # type: ignore[arg-type]
+        ConsumerConfig(filter_subjects="x"),  # type: ignore[arg-type]
+        ConsumerConfig(backoff=5),  # type: ignore[arg-type]
+        ConsumerConfig(pause_until=float("nan")),
+        StreamConfig(name="s", sources=("o",)),  # type: ignore[arg-type]
+        StreamConfig(name="s", republish={"src": "a"}),  # type: ignore[arg-type]
+    ],
+    ids=lambda config: str({name: value for name, value in to_changed(config).items() if name != "name"}),
+)
+def test_a_field_of_another_type_is_named(config: StreamConfig | ConsumerConfig) -> None:
+    [name] = to_changed(config).keys() - {"name"}
+    with pytest.raises(TypeError, match=rf"^{type(config).__name__}, {name}: "):
+        to_json(config)
+
+
+def to_changed(config: StreamConfig | ConsumerConfig) -> dict[str, object]:
+    plain = StreamConfig(name="") if isinstance(config, StreamConfig) else ConsumerConfig()
+    return {
+        each.name: value
+        for each in fields(config)
+        if (value := getattr(config, each.name)) != getattr(plain, each.name)
+    }
