@@ -66,3 +66,20 @@ async def test_what_comes_while_it_is_paused_is_bounded_and_before_the_end() -> 
         await mailbox.until(lambda: mailbox.ended == "")
         assert len(mailbox.data) == 2 * READ_SIZE - 30
         nursery.cancel_scope.cancel()
+
+
+async def test_the_end_waits_while_it_is_paused() -> None:
+    theirs, ours = memory_stream_pair()
+    transport, mailbox = StreamTransport(theirs, None, Scheduler(), Metrics()), Mailbox()
+    async with trio.open_nursery() as nursery:
+        transport.start(mailbox, owner(nursery.start_soon))
+        await trio.testing.wait_all_tasks_blocked()
+        transport.pause()
+        await ours.send_all(b"last")
+        await ours.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert mailbox.got == []
+        transport.resume()
+        await mailbox.until(lambda: mailbox.ended == "")
+        assert mailbox.data == b"last"
+        nursery.cancel_scope.cancel()
