@@ -8,7 +8,7 @@ from tests.broker.net.transport_ends import MUCH, Mailbox, owner, read_all
 from trunkline.actors import Scheduler
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.net.stream_transport import StreamTransport
-from trunkline.broker.net.transport import BLOCKED, DRAINED, READ_SIZE
+from trunkline.broker.net.transport import BLOCKED, DRAINED, READ_SIZE, Event
 
 
 async def test_a_stream_that_takes_nothing_is_blocked_until_it_does() -> None:
@@ -71,8 +71,14 @@ async def test_what_comes_while_it_is_paused_is_bounded_and_before_the_end() -> 
 async def test_the_end_waits_while_it_is_paused() -> None:
     theirs, ours = memory_stream_pair()
     transport, mailbox = StreamTransport(theirs, None, Scheduler(), Metrics()), Mailbox()
+
+    def take(event: Event) -> None:
+        mailbox(event)
+        if event == b"last":
+            transport.pause()
+
     async with trio.open_nursery() as nursery:
-        transport.start(mailbox, owner(nursery.start_soon))
+        transport.start(take, owner(nursery.start_soon))
         await trio.testing.wait_all_tasks_blocked()
         transport.pause()
         await ours.send_all(b"last")
@@ -80,6 +86,9 @@ async def test_the_end_waits_while_it_is_paused() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert mailbox.got == []
         transport.resume()
+        await mailbox.until(lambda: mailbox.data == b"last")
+        await trio.testing.wait_all_tasks_blocked()
+        assert mailbox.got == [b"last"]
+        transport.resume()
         await mailbox.until(lambda: mailbox.ended == "")
-        assert mailbox.data == b"last"
         nursery.cancel_scope.cancel()
