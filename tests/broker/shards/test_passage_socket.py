@@ -14,6 +14,7 @@ from tests.broker.shards.some_shards import descriptors, until
 from trunkline.broker.net.passed import MAX_FIRST
 from trunkline.broker.shards.passage_socket import LOOK, MAX_HELD
 from trunkline.broker.shards.passages import MAX_WAITING
+from trunkline.broker.shards.passed_frames import frame_of
 from trunkline.hooks.identity import Certificate, Identity
 
 
@@ -135,3 +136,48 @@ async def test_a_socket_that_ends_is_noticed_and_what_it_has_is_closed() -> None
         await both.has_taken(1)
         for each in (client, again):
             each.close()
+
+
+@pytest.mark.parametrize("over", [0, 1])
+async def test_the_longest_frame_goes(over: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ends("sockets") as both:
+        client = Client()
+        longest = len(frame_of(client.passed)) - over
+        monkeypatch.setattr("trunkline.broker.shards.passage_socket.MAX_FRAME", longest)
+        assert both.passage.hand_over(client.passed) is (not over)
+        if over:
+            client.passed.close()
+        else:
+            await both.has_taken(1)
+        client.close()
+
+
+async def test_those_that_wait_are_refused_when_another_user_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ends("sockets") as both:
+        assert both.listener is not None
+        both.listener.close()
+        await wait_all_tasks_blocked()
+        client = Client()
+        assert both.passage.hand_over(client.passed)
+        monkeypatch.setattr("trunkline.broker.shards.passage_socket.is_own_user", lambda sock: False)
+        both.listen()
+        await until(lambda: client.has(b"refused"))
+        client.close()
+        await wait_all_tasks_blocked()
+
+
+async def test_each_loss_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with ends("sockets") as both:
+        for number in (1, 2):
+            assert both.listener is not None
+            both.listener.close()
+            await wait_all_tasks_blocked()
+            clients = [Client() for _ in range(3)]
+            for client in clients:
+                assert both.passage.hand_over(client.passed)
+            both.listen()
+            await both.has_taken(3 * number)
+            for client in clients:
+                client.close()
+            said = [record.getMessage() for record in caplog.records]
+            assert len([text for text in said if text.startswith("cannot hand connections over")]) == number
