@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trunkline.broker.nats.jetstream.node import JetStream
     from trunkline.broker.nats.jetstream.requests import ApiRequest
     from trunkline.nats.jetstream.configs import StreamConfig
+    from trunkline.streams import config as streams
     from trunkline.streams.following import OriginPlace
     from trunkline.streams.search import StreamMessage
     from trunkline.streams.stream import Stream
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 #: Topics that one answer counts the messages of, and sequences of deleted messages in it.
 _MOST_TOPICS: Final = 100_000
 _MOST_DELETED: Final = 100_000
+#: Levels of the filters of all streams together.
+MOST_LEVELS_OF_ALL: Final = 32_768
 #: Of a configuration, which servers tell whether it was asked for or not: a client may tell nothing from no.
 _ALWAYS_SAID: Final = {
     "max_age": 0,
@@ -89,6 +92,7 @@ async def account(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
 async def create(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
     known = jetstream.registry.find(request.stream)
     config = read_stream_config({"name": ""} | request.body, request.stream, known.config if known else None)
+    _check_levels(jetstream, config)
     await check_shapes(jetstream.registry, request.asker, config, known.config if known else None)
     if known is None and 0 < jetstream.settings.max_streams <= len(jetstream.registry):
         raise TOO_MANY_STREAMS()
@@ -106,9 +110,21 @@ async def update(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:
         raise bad_stream("stream configuration update can not change persist mode")
     if config.mirror not in (None, jetstream.registry.get(config.name).config.mirror):
         raise ApiError(400, 10055, "stream mirror configuration can not be updated")
+    _check_levels(jetstream, config)
     await check_shapes(jetstream.registry, request.asker, config, known.config if known else None)
     await jetstream.streams.update(config)
     return _described(jetstream, jetstream.registry.get(config.name))
+
+
+def _check_levels(jetstream: JetStream, config: streams.StreamConfig) -> None:
+    """Its filters are compared with those of all others.
+
+    Raises:
+        ApiError: that would take long.
+    """
+    others = [stream.config for stream in jetstream.registry if stream.name != config.name]
+    if sum(filter.count("/") + 1 for each in (config, *others) for filter in each.filters) > MOST_LEVELS_OF_ALL:
+        raise bad_stream(f"more than {MOST_LEVELS_OF_ALL} levels of the subjects of all streams together")
 
 
 async def delete(jetstream: JetStream, request: ApiRequest) -> dict[str, Any]:

@@ -69,6 +69,20 @@ async def test_no_more_streams_than_there_may_be() -> None:
         assert "error" not in await (await here.puller()).api("STREAM.CREATE.t", made("t"))
 
 
+async def test_levels_of_all_streams_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new stream's are compared with those of all others."""
+    monkeypatch.setattr(stream_requests, "MOST_LEVELS_OF_ALL", 12)  # two are those of the stream that is there
+    async with jetstream_room() as here:
+        puller = await here.puller()
+        assert "error" not in await puller.api("STREAM.CREATE.a", made("a", "a.b.c", "a.d"))
+        assert "error" not in await puller.api("STREAM.CREATE.b", made("b", "b.b.b.b.b"))
+        words = "more than 12 levels of the subjects of all streams together"
+        assert (await puller.api("STREAM.CREATE.c", made("c")))["error"]["description"] == words
+        assert (await puller.api("STREAM.UPDATE.a", made("a", "a.b.c", "a.d.e")))["error"]["description"] == words
+        assert "error" not in await puller.api("STREAM.UPDATE.a", made("a", "a.b.c.d"))
+        assert "error" not in await puller.api("STREAM.CREATE.c", made("c"))
+
+
 async def test_names_taken() -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
