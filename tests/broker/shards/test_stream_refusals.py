@@ -115,6 +115,34 @@ async def test_while_nobody_can_be_asked_it_is_refused_later() -> None:
         assert (await b.metrics())["messages.dropped.stream_full"] == 2
 
 
+async def test_each_of_a_burst_is_answered_when_nobody_can_be_asked_any_more() -> None:
+    async with testing.broker(workers=2) as b, stay(b, 1) as wire:
+        await b.streams.create(replace(SMALL, max_messages=9))
+        await publish(wire, 0, 1)
+        with b.faults.stall_link(0, 1):
+            await wire.send(*[raw.publish("orders/1", b"x", qos=2, packet_id=n) for n in range(1, 6)])
+            await wire.ping()
+            with b.faults.cut_link(0, 1):
+                await wire.expect(*[raw.ack(raw.PUBREC, n) for n in range(1, 6)])
+
+
+async def test_pubrec_waits_for_the_store_where_another_shard_is_asked_too(tmp_path: Path) -> None:
+    settings = {"store": {"path": str(tmp_path / "a.db"), "durability": "fsync"}}
+    async with testing.broker(workers=2, **settings) as b:
+        await b.streams.create(replace(SMALL, max_messages=99))
+        for number in range(1, 6):
+            async with stay(b, 1) as wire:
+                await wire.send(raw.publish("orders/1", b"x", qos=2, packet_id=1))
+                assert (await wire.expect_type(raw.PUBREC)).reason in (0, 0x10)
+                await b.restart(power_cut=True)
+            async with stay(b, 1) as wire:
+                await wire.send(raw.ack(raw.PUBREL, 1))
+                await wire.expect(raw.ack(raw.PUBCOMP, 1))
+                await wire.ping()
+            await wait_all_tasks_blocked()
+            assert in_stream(b) == number
+
+
 async def test_nobody_is_asked_about_a_stream_that_is_gone() -> None:
     async with testing.broker(workers=2) as b, stay(b, 0) as there, stay(b, 1) as wire:
         await b.streams.create(SMALL)
