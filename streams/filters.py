@@ -43,7 +43,13 @@ class TopicFilters:
         mine, others = self.filters or ("#",), other.filters or ("#",)
         if not (self.filters and other.filters):
             return mine[0], others[0]  # no filter is more than `#`: it matches what begins with `$`, too
-        return next(((one, two) for one in mine for two in others if overlap(one, two)), None)
+        cut = [(two, two.split("/")) for two in others]
+        for one in mine:
+            levels = one.split("/")
+            for two, its in cut:
+                if _overlap(levels, its):
+                    return one, two
+        return None
 
 
 class _NoTopics(TopicFilters):
@@ -69,13 +75,17 @@ def of_stream(filters: tuple[str, ...]) -> TopicFilters:
 
 def overlap(one: str, two: str) -> bool:
     """Is there a topic that both filters match?"""
-    if one.startswith("$") != two.startswith("$") and (one.startswith(("+", "#")) or two.startswith(("+", "#"))):
-        return False  # [MQTT-4.7.2-1]
-    first, second = one.split("/"), two.split("/")
+    return _overlap(one.split("/"), two.split("/"))
+
+
+def _overlap(first: list[str], second: list[str]) -> bool:
+    for mine, its in ((first[0], second[0]), (second[0], first[0])):
+        if mine.startswith("$") and its in ("+", "#"):
+            return False  # [MQTT-4.7.2-1]
     for mine, its in zip(first, second, strict=False):
-        if "#" in (mine, its):
+        if mine == "#" or its == "#":
             return True
-        if mine != its and "+" not in (mine, its):
+        if mine != its and mine != "+" and its != "+":
             return False
     if len(first) == len(second):
         return True

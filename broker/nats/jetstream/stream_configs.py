@@ -50,7 +50,7 @@ _MOST_METADATA: Final = 128 * 1024
 #: Of a stream, and filters of a consumer: each is compared with each.
 MOST_SUBJECTS: Final = 100
 #: Levels of all of these together, and of those of sources, transforms and the like: they are compared level by level.
-MOST_LEVELS: Final = 8192
+MOST_LEVELS: Final = 4096
 _LEAST_AGE: Final = 0.1
 _DUPLICATE_WINDOW: Final = 120.0
 

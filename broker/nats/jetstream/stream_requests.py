@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MOST_TOPICS: Final = 100_000
 _MOST_DELETED: Final = 100_000
 #: Levels of the filters of all streams together.
-MOST_LEVELS_OF_ALL: Final = 32_768
+MOST_LEVELS_OF_ALL: Final = 16_384
 #: Of a configuration, which servers tell whether it was asked for or not: a client may tell nothing from no.
 _ALWAYS_SAID: Final = {
     "max_age": 0,
