@@ -15,6 +15,8 @@ from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig
 if TYPE_CHECKING:
     from trunkline.nats.jetstream.replies import ConsumerInfo
 
+#: Intervals of heartbeats in which nothing comes, until that is told (ADR-15, Heartbeats), if nothing else is said.
+MISSED_HEARTBEATS: Final = 3
 #: Of a consumer that is there, these may differ: the first may change, and the others are checked by themselves.
 _NOT_COMPARED: Final = frozenset({"deliver_subject", "deliver_group", "filter_subject", "name"})
 _POLICIES: Final = frozenset({"deliver_policy", "ack_policy", "replay_policy"})
@@ -35,6 +37,7 @@ class Wanted:
     consumer: str = ""
     queue: str = ""
     is_pull: bool = False
+    missed_heartbeats: int = MISSED_HEARTBEATS
     config: ConsumerConfig
     #: Whether the user gave a configuration, so that its policies are meant, too.
     is_configured: bool = False
@@ -56,6 +59,8 @@ def complete(wanted: Wanted) -> Wanted:
         raise CannotSubscribe("neither a subject nor a stream is given, so that there is no stream to subscribe to")
     if wanted.consumer and (other := config.durable or config.name) and other != wanted.consumer:
         raise CannotSubscribe(f"two consumers are named, {wanted.consumer!r} and {other!r}")
+    if wanted.missed_heartbeats < 1:
+        raise CannotSubscribe(f"missed_heartbeats is {wanted.missed_heartbeats}, and must be 1 or more")
     if wanted.is_pull:
         _check_pull(wanted)
     if queue and config.idle_heartbeat:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.nats.client.jetstream.fast_batch import EVERY
 from trunkline.nats.client.jetstream.publishing import WINDOW
-from trunkline.nats.client.jetstream.push import MISSED_HEARTBEATS
+from trunkline.nats.jetstream.checks import MISSED_HEARTBEATS
 from trunkline.nats.jetstream.pulls import AHEAD
 from trunkline.nats.sync.consuming import OrderedSubscription, PullSubscription, PushSubscription
 from trunkline.nats.sync.direct import DirectReader

@@ -69,7 +69,7 @@ def read_transform(asked: SubjectTransform | None, known: TopicChange | None = N
     if asked is None or not asked.destination:
         return None
     try:
-        return _change(asked.source, asked.destination, {} if known is None else _by_shown(known))
+        return _change(asked.source, asked.destination, _by_shown(known))
     except InvalidTransform as error:
         raise ApiError(400, 10156, f"stream transform: {error}") from None
 
@@ -188,8 +188,9 @@ def _origin(asked: StreamSource, name: str, words: _Words, known: _Known) -> Str
     return StreamOrigin(asked.name, max(asked.start_sequence, 0), asked.start_time, chosen, changes)
 
 
-def _by_shown(*known: TopicChange) -> dict[tuple[str, str], TopicChange]:
-    return {(_pattern(change.source), _shown(change)): change for change in known}
+def _by_shown(*known: TopicChange | None) -> dict[tuple[str, str], TopicChange]:
+    shown = [(_change_shown(change), change) for change in known if change is not None]
+    return {(each.source, each.destination): change for each, change in shown}
 
 
 def _change(source: str, destination: str, known: Mapping[tuple[str, str], TopicChange]) -> TopicChange:
@@ -225,7 +226,7 @@ def _source(pattern: str) -> str:
 
 
 def shown_transform(change: TopicChange | None) -> SubjectTransform | None:
-    return None if change is None else SubjectTransform(source=_pattern(change.source), destination=_shown(change))
+    return None if change is None else _change_shown(change)
 
 
 def shown_republish(again: Republication | None) -> Republish | None:
@@ -240,10 +241,12 @@ def shown_origin(origin: StreamOrigin) -> StreamSource:
         start_sequence=origin.start_sequence,
         start_time=origin.start_time,
         filter_subject=_filter_shown(origin),
-        transforms=tuple(
-            [SubjectTransform(source=_pattern(each.source), destination=_shown(each)) for each in origin.changes]
-        ),
+        transforms=tuple([_change_shown(change) for change in origin.changes]),
     )
+
+
+def _change_shown(change: TopicChange) -> SubjectTransform:
+    return SubjectTransform(source=_pattern(change.source), destination=_shown(change))
 
 
 def _filter_shown(origin: StreamOrigin) -> str:

@@ -17,11 +17,12 @@ from trunkline.nats.client.jetstream.direct import DirectReader
 from trunkline.nats.client.jetstream.fast_batch import EVERY, FastBatch, fast_batch
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription, ordered
 from trunkline.nats.client.jetstream.publishing import RETRIES, RETRY_WAIT, WINDOW, Publisher
-from trunkline.nats.client.jetstream.push import MISSED_HEARTBEATS, PushSubscription
+from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.stored import get_directly, stored_of
 from trunkline.nats.client.jetstream.subscribing import subscribe_pull, subscribe_push, wanted_of
 from trunkline.nats.errors import CannotSubscribe, NatsError, NoResponders, NotSupported
 from trunkline.nats.jetstream.accounts import AccountInfo
+from trunkline.nats.jetstream.checks import MISSED_HEARTBEATS
 from trunkline.nats.jetstream.configs import ConsumerConfig
 from trunkline.nats.jetstream.fields import BadReply, from_json, missing_in, to_json
 from trunkline.nats.jetstream.flows import knows_fast_batches
@@ -366,9 +367,8 @@ class JetStream:
             CannotSubscribe: what is asked for contradicts itself, or the consumer that is there.
             ConsumerMissing, StreamMissing, NotSupported, ApiError: as for `consumer` and `create_consumer`.
         """
-        wanted = wanted_of(subject, stream, consumer, durable, config, queue=queue)
+        wanted = wanted_of(subject, stream, consumer, durable, config, queue=queue, missed_heartbeats=missed_heartbeats)
         with closing(await subscribe_push(self, wanted, PushSubscription, max_messages, max_bytes)) as subscription:
-            subscription.tell_silence(missed_heartbeats)
             yield subscription
 
     @asynccontextmanager

@@ -9,7 +9,8 @@ import trio
 from trunkline.nats.client.events import MessagesMissed
 from trunkline.nats.client.jetstream.message import JetStreamMessage
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
-from trunkline.nats.errors import CannotSubscribe, NatsError
+from trunkline.nats.errors import NatsError
+from trunkline.nats.jetstream.checks import MISSED_HEARTBEATS
 from trunkline.nats.jetstream.statuses import (
     LAST_CONSUMER,
     STALLED,
@@ -28,14 +29,13 @@ if TYPE_CHECKING:
     from trunkline.nats.jetstream.replies import ConsumerInfo
     from trunkline.nats.protocol.headers import Status
 
-#: Intervals of heartbeats in which nothing comes, until that is told (ADR-15, Heartbeats), if nothing else is said.
-MISSED_HEARTBEATS: Final = 3
 #: Where the sequences of the stream and of the consumer stand in a reply subject, by the number of its tokens.
 _SHORT: Final = 9
 _LONG: Final = 11
 
 
 class PushSubscription(ConsumerSubscription):
+    missed_heartbeats = MISSED_HEARTBEATS
     #: The last sequences that have come; the consumer's is None where it is not known yet.
     _consumer_sequence: int | None = None
     _stream_sequence = 0
@@ -44,18 +44,8 @@ class PushSubscription(ConsumerSubscription):
 
     def bind(self, stream: str, consumer: str, info: ConsumerInfo | None, *, is_created: bool) -> None:
         super().bind(stream, consumer, info, is_created=is_created)
-        self.tell_silence(MISSED_HEARTBEATS)
-
-    def tell_silence(self, missed_heartbeats: int) -> None:
-        """After so many intervals, if heartbeats come here.
-
-        Raises:
-            CannotSubscribe: there are no such intervals.
-        """
-        if missed_heartbeats < 1:
-            raise CannotSubscribe(f"missed_heartbeats is {missed_heartbeats}, and must be 1 or more")
-        if self.info is not None and self.info.config.idle_heartbeat and not self.queue:
-            self._patience = missed_heartbeats * self.info.config.idle_heartbeat
+        if info is not None and info.config.idle_heartbeat and not self.queue:
+            self._patience = self.missed_heartbeats * info.config.idle_heartbeat
 
     # What comes
 

@@ -12,7 +12,7 @@ from trunkline.nats.client.jetstream.pull import MAX_BYTES, PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
 from trunkline.nats.client.jetstream.subscribed import LOOKS
 from trunkline.nats.errors import CannotSubscribe
-from trunkline.nats.jetstream.checks import Wanted, check_existing, complete
+from trunkline.nats.jetstream.checks import MISSED_HEARTBEATS, Wanted, check_existing, complete
 from trunkline.nats.jetstream.configs import ConsumerConfig
 from trunkline.nats.jetstream.pulls import MAX_MESSAGES
 from trunkline.nats.jetstream.replies import ConsumerMissing, NameTaken
@@ -35,6 +35,7 @@ def wanted_of(
     *,
     queue: str = "",
     is_pull: bool = False,
+    missed_heartbeats: int = MISSED_HEARTBEATS,
 ) -> Wanted:
     """From what a user says.
 
@@ -52,6 +53,7 @@ def wanted_of(
         consumer=consumer,
         queue=queue,
         is_pull=is_pull,
+        missed_heartbeats=missed_heartbeats,
         config=own,
         is_configured=config is not None,
     )
@@ -76,6 +78,7 @@ async def subscribe_push(api: Api, wanted: Wanted, kind: type[P], max_messages: 
         max_messages=max_messages,
         max_bytes=max_bytes,
     )
+    subscription.missed_heartbeats = wanted.missed_heartbeats
     try:
         if info is None:
             config = replace(wanted.config, deliver_subject=subscription.subject)

@@ -75,7 +75,7 @@ INNER = {
         "settle",
         "takes_reasons",
         "tell",
-        "tell_silence",
+        "missed_heartbeats",
         "wait",
         "was_told",
         "write",

@@ -138,18 +138,22 @@ def test_consume_until_it_is_over(js: sync.JetStream) -> None:
     assert found == [*range(10)]
 
 
+def interrupt_behind(orders: sync.PullSubscription | sync.PushSubscription, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call, when what it asked for has come."""
+    run = orders._thread.run
+
+    def interrupted(*args: object) -> None:
+        run(*args)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(orders._thread, "run", interrupted)
+
+
 def test_what_was_brought_and_not_picked_up_goes_to_others(js: sync.JetStream, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the thread was interrupted: by the end of the subscription at the latest."""
     config = ConsumerConfig(durable="billing", ack_wait=SOON * 10)
     with js.subscribe_pull("orders.>", config=config) as orders:
-        thread = orders._thread
-        run = thread.run
-
-        def interrupted(*args: object) -> None:
-            run(*args)  # type: ignore[arg-type]
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(thread, "run", interrupted)
+        interrupt_behind(orders, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             orders.fetch(3, expires=SOON)
         monkeypatch.undo()
@@ -166,13 +170,7 @@ def test_what_was_pushed_and_not_picked_up_goes_to_others(
 ) -> None:
     config = ConsumerConfig(durable="billing", ack_wait=SOON * 10)
     with js.subscribe("orders.>", config=config) as orders:
-        run = orders._thread.run
-
-        def interrupted(*args: object) -> None:
-            run(*args)  # type: ignore[arg-type]
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(orders._thread, "run", interrupted)
+        interrupt_behind(orders, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             orders.receive(timeout=SOON)
         monkeypatch.undo()

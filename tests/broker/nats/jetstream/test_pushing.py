@@ -123,12 +123,18 @@ async def filled(here: JetStreamRoom, count: int, size: int = 10_000) -> None:
         await here.streams.publish("s/a", b"%08d" % number + b"x" * size)
 
 
+async def questioned(puller: Puller, **config: Any) -> None:
+    """It is pushed to, and asked from time to time whether it keeps up."""
+    await puller.say(b"SUB d 2")
+    settings = {"ack_policy": "none", "flow_control": True, "idle_heartbeat": 30 * SECOND, **config}
+    await puller.consumer(deliver_subject="d", **settings)
+
+
 async def test_flow_control(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         await filled(here, 1000, 4000)
         puller = await here.puller()
-        await puller.say(b"SUB d 2")
-        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        await questioned(puller)
         came, question, sent, asked_at = 0, Got("", "", "", b"", b""), 0, 0
         while (got := await puller.got()).status != "100 Idle Heartbeat":
             if got.status:
@@ -165,8 +171,7 @@ async def test_flow_control(autojump_clock: trio.testing.MockClock) -> None:
 async def test_who_confirms_at_once_is_not_stopped_by_large_messages(autojump_clock: trio.testing.MockClock) -> None:
     async with jetstream_room() as here:
         puller = await here.puller()
-        await puller.say(b"SUB d 2")
-        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        await questioned(puller)
         for _ in range(80):
             here.jetstream.publish(Message("s/a", b"x" * 100_000))
         came = 0
@@ -207,8 +212,7 @@ async def test_nothing_runs_while_a_confirmation_is_awaited(mock_clock: trio.tes
     async with jetstream_room() as here:
         await filled(here, 200)
         puller = await here.puller()
-        await puller.say(b"SUB d 2")
-        await puller.consumer(deliver_subject="d", ack_wait=SECOND, flow_control=True, idle_heartbeat=30 * SECOND)
+        await questioned(puller, ack_policy="explicit", ack_wait=SECOND)
         while (await puller.got()).status != "100 FlowControl Request":
             pass
         await payloads(puller, 40)
@@ -227,8 +231,7 @@ async def test_an_answer_to_another_question_confirms_nothing(autojump_clock: tr
     async with jetstream_room() as here:
         await filled(here, 200)
         puller = await here.puller()
-        await puller.say(b"SUB d 2")
-        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        await questioned(puller)
         while (await puller.got()).status != "100 Idle Heartbeat":
             await puller.publish("$JS.FC.s.c.777")
         assert (await puller.ask("$JS.FC.s.no.1")).status == "503"
@@ -238,8 +241,7 @@ async def test_the_same_answer_again_confirms_nothing_more(autojump_clock: trio.
     async with jetstream_room() as here:
         await filled(here, 300)
         puller = await here.puller()
-        await puller.say(b"SUB d 2")
-        await puller.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        await questioned(puller)
         came = {True: 0, False: 0}
         answers: list[str] = []
         while len(answers) < 2:
@@ -260,8 +262,7 @@ async def test_who_subscribes_later_is_not_asked_what_others_were(autojump_clock
     async with jetstream_room() as here:
         await filled(here, 300)
         one, two = await here.puller(), await here.puller()
-        await one.say(b"SUB d 2")
-        await one.consumer(deliver_subject="d", ack_policy="none", flow_control=True, idle_heartbeat=30 * SECOND)
+        await questioned(one)
         while (await one.got()).status != "100 Idle Heartbeat":
             pass
         await one.say(b"UNSUB 2")

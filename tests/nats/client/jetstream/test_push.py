@@ -22,6 +22,7 @@ from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.client.subscription import Subscription
 from trunkline.nats.errors import BufferFull, CannotSubscribe, StatusError, UnknownStatus
 from trunkline.nats.jetstream.configs import AckPolicy, ConsumerConfig, Storage, StreamConfig
+from trunkline.nats.jetstream.replies import ConsumerMissing
 from trunkline.nats.protocol import encoder
 from trunkline.nats.protocol.operations import Deliver, Subscribe
 
@@ -68,8 +69,10 @@ async def test_how_much_silence_is_told(server: NatsServer) -> None:
         async with js.subscribe("s.>", missed_heartbeats=1) as found:
             assert found._patience == inf, "there are no heartbeats"
         with pytest.raises(CannotSubscribe, match="missed_heartbeats is 0"):
-            async with js.subscribe("s.>", config=config, missed_heartbeats=0):
+            async with js.subscribe("s.>", durable="d", config=config, missed_heartbeats=0):
                 pass
+        with pytest.raises(ConsumerMissing):
+            await js.consumer("s", "d")
 
 
 @pytest.mark.parametrize(
