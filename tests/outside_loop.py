@@ -19,3 +19,10 @@ def run(test: Coroutine[Any, Any, None], *, within: float = 180) -> None:
         warnings.simplefilter("ignore", ResourceWarning)
         asyncio.run(bounded())
         gc.collect()
+
+
+async def flush_nats_py(client: Any) -> None:
+    """Return once the server has read all that nats-py was given: its PING overtakes what it has not written yet, and
+    PONG comes behind that write. So the second one is behind all of it."""
+    await client.flush()
+    await client.flush()

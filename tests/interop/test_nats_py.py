@@ -86,7 +86,7 @@ def test_many_requests_at_once(server: NatsServer) -> None:
             await message.respond(message.data)
 
         await service.subscribe("echo", cb=echo)
-        await service.flush()
+        await outside_loop.flush_nats_py(service)
         asked = [client.request("echo", b"%d" % number, timeout=10) for number in range(200)]
         answers = await asyncio.gather(*asked)
         assert [int(each.data) for each in answers] == list(range(200))
@@ -112,25 +112,31 @@ def test_queue_groups_and_limits(server: NatsServer) -> None:
     async def scene() -> None:
         workers = [await nats.connect(server.url) for _ in range(3)]
         counts = [0, 0, 0]
+        all_came = asyncio.Event()
 
         def counter(number: int) -> Callable[[Any], Awaitable[None]]:
             async def count(message: Any) -> None:
                 counts[number] += 1
+                if sum(counts) == 60:
+                    all_came.set()
 
             return count
 
         for number, worker in enumerate(workers):
             await worker.subscribe("jobs.*", "workers", counter(number))
-            await worker.flush()
         limited = await workers[0].subscribe("jobs.*")
         await limited.unsubscribe(5)
+        for worker in workers:
+            await outside_loop.flush_nats_py(worker)
         for number in range(60):
             await workers[1].publish(f"jobs.{number}", b"")
-        await workers[1].flush()
+        await all_came.wait()
+        assert [(await limited.next_msg(timeout=10)).subject for _ in range(5)] == [f"jobs.{each}" for each in range(5)]
         for worker in workers:
             await worker.drain()
         assert sum(counts) == 60
         assert all(counts)
+        assert limited.pending_msgs == 0
 
     run(scene)
 
@@ -151,7 +157,7 @@ def test_it_comes_back_when_the_listener_does(tmp_path: Path) -> None:
             server.url, reconnect_time_wait=0.1, max_reconnect_attempts=-1, disconnected_cb=lost, reconnected_cb=again
         )
         subscription = await client.subscribe("a")
-        await client.flush()
+        await outside_loop.flush_nats_py(client)
         server.kill()
         await asyncio.to_thread(server.start)
         await back.wait()
@@ -207,7 +213,7 @@ def test_a_client_of_mqtt_on_the_other_side(tmp_path: Path) -> None:
     async def scene(server: NatsServer) -> None:
         client = await nats.connect(server.url)
         readings = await client.subscribe("plant.*.temp")
-        await client.flush()
+        await outside_loop.flush_nats_py(client)
         device = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
         came: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()

@@ -43,6 +43,7 @@ async def serve(url: str) -> None:
     service = await add_service(client, name="math", version="2.0.0")
     await service.add_endpoint(name="double", handler=handle)
     await client.flush()
+    await client.flush()  # its PING overtakes what it has not written yet; this one does not
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await service.stop()
