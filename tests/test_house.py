@@ -271,7 +271,10 @@ SAME_NAMES = (
     "client/client_thread.py",
     *(
         f"nats/sync/{name}.py"
-        for name in ("client", "consuming", "direct", "jetstream", "messages", "publishing", "services")
+        for name in (
+            *("client", "consuming", "direct", "jetstream", "keyvalue", "messages", "objects", "publishing"),
+            *("services", "watching"),
+        )
     ),
 )
 

@@ -118,9 +118,10 @@ class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage]):
     def _hand_back(self) -> None:
         """What no call has picked up goes to others at once, and not to this subscription again."""
         with suppress(NatsError):
-            while self._taken:
+            taken = self._laid_down.taken
+            while taken:
                 with suppress(IndexError):  # another thread was faster
-                    self._of(self._taken.popleft()).nak()
+                    self._of(taken.popleft()).nak()
 
     def __enter__(self) -> Self:
         return self
@@ -165,7 +166,7 @@ class PullSubscription(ConsumerMessages[TrioPull]):
             RequestTimeout: the server says nothing at all.
             NatsError: the subscription is over.
         """
-        fetched = _Fetched(self._taken)
+        fetched = _Fetched(self._laid_down.taken)
 
         async def fetch() -> None:
             fetched.put(

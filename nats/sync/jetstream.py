@@ -32,20 +32,21 @@ class JetStream:
     """`client.jetstream()` makes one."""
 
     def __init__(self, jetstream: TrioJetStream, thread: ContextThread) -> None:
-        self._jetstream = jetstream
-        self._thread = thread
+        #: On trio, in the thread of the client.
+        self.inner = jetstream
+        self.thread = thread
 
     @property
     def prefix(self) -> str:
-        return self._jetstream.prefix
+        return self.inner.prefix
 
     def ask(self, what: str, body: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> dict[str, Any]:
         """A request of the API, such as `STREAM.INFO.orders`."""
-        return self._thread.run(timeout, self._jetstream.ask, what, body)
+        return self.thread.run(timeout, self.inner.ask, what, body)
 
     def account_info(self, *, timeout: float | None = None) -> AccountInfo:
         """What the account of this client has in JetStream, and what it may have."""
-        return self._thread.run(timeout, self._jetstream.account_info)
+        return self.thread.run(timeout, self.inner.account_info)
 
     # Messages
 
@@ -60,27 +61,27 @@ class JetStream:
     ) -> PublishAck:
         """Publish, and wait until a stream has taken the message. With a `message_id` it is taken once, however often
         it is published within the stream's duplicate window."""
-        publish = partial(self._jetstream.publish, subject, payload, headers=headers, **demands)
-        return self._thread.run(timeout, publish)
+        publish = partial(self.inner.publish, subject, payload, headers=headers, **demands)
+        return self.thread.run(timeout, publish)
 
     def publisher(self, *, window: int = WINDOW, timeout: float | None = None) -> Publisher:
         """Publish without waiting for each acknowledgement, of which up to `window` may be missing: `with
         js.publisher() as publisher: receipt = publisher.publish("orders.new", b"17")`. The end of the block waits for
         all of them; `publisher.finish(timeout=5)` before it, no longer than that."""
-        opening = self._jetstream.publisher(window=window)
-        return Publisher(opening, self._thread.run(timeout, opening.__aenter__), self._thread)
+        opening = self.inner.publisher(window=window)
+        return Publisher(opening, self.thread.run(timeout, opening.__aenter__), self.thread)
 
     def batch(self, *, timeout: float | None = None) -> Batch:
         """Messages that the stream takes all together at the end of the block, or none of them: `with js.batch() as
         batch: batch.publish("orders.new", b"17")`."""
-        opening = self._jetstream.batch()
-        return Batch(opening, self._thread.run(timeout, opening.__aenter__), self._thread)
+        opening = self.inner.batch()
+        return Batch(opening, self.thread.run(timeout, opening.__aenter__), self.thread)
 
     def fast_batch(self, *, gaps: bool = False, every: int = EVERY, timeout: float | None = None) -> FastBatch:
         """Any number of messages, as fast as the stream wants them: `with js.fast_batch() as batch:
         batch.publish("orders.new", b"17")`. It has what it has taken, even if the block raises."""
-        opening = self._jetstream.fast_batch(gaps=gaps, every=every)
-        return FastBatch(opening, self._thread.run(timeout, opening.__aenter__), self._thread)
+        opening = self.inner.fast_batch(gaps=gaps, every=every)
+        return FastBatch(opening, self.thread.run(timeout, opening.__aenter__), self.thread)
 
     def get(
         self,
@@ -94,38 +95,38 @@ class JetStream:
     ) -> StoredMessage:
         """A message of a stream: by its sequence, the last one of a subject, or the first from a sequence on that
         matches one. With `direct` any server that has the stream may answer."""
-        return self._thread.run(timeout, self._jetstream.get, stream, sequence, last=last, next=next, direct=direct)
+        return self.thread.run(timeout, self.inner.get, stream, sequence, last=last, next=next, direct=direct)
 
     def direct(self, stream: str) -> DirectReader:
         """Several messages of a stream at once."""
-        return DirectReader(self._jetstream.direct(stream), self._thread)
+        return DirectReader(self.inner.direct(stream), self.thread)
 
     def delete_message(self, stream: str, sequence: int, *, erase: bool = False, timeout: float | None = None) -> None:
         """`erase` overwrites it on the disk."""
-        self._thread.run(timeout, self._jetstream.delete_message, stream, sequence, erase=erase)
+        self.thread.run(timeout, self.inner.delete_message, stream, sequence, erase=erase)
 
     # Streams
 
     def create_stream(self, config: StreamConfig, *, timeout: float | None = None) -> StreamInfo:
         """One that is there already with this configuration is no error."""
-        return self._thread.run(timeout, self._jetstream.create_stream, config)
+        return self.thread.run(timeout, self.inner.create_stream, config)
 
     def update_stream(self, config: StreamConfig, *, timeout: float | None = None) -> StreamInfo:
-        return self._thread.run(timeout, self._jetstream.update_stream, config)
+        return self.thread.run(timeout, self.inner.update_stream, config)
 
     def stream(self, name: str, *, timeout: float | None = None) -> StreamInfo:
-        return self._thread.run(timeout, self._jetstream.stream, name)
+        return self.thread.run(timeout, self.inner.stream, name)
 
     def streams(self, subject: str = "", *, timeout: float | None = None) -> list[StreamInfo]:
         """All of them, or those that take messages of a subject."""
-        return self._thread.run(timeout, self._jetstream.streams, subject)
+        return self.thread.run(timeout, self.inner.streams, subject)
 
     def stream_of(self, subject: str, *, timeout: float | None = None) -> str:
         """The name of the one stream that takes messages of a subject."""
-        return self._thread.run(timeout, self._jetstream.stream_of, subject)
+        return self.thread.run(timeout, self.inner.stream_of, subject)
 
     def delete_stream(self, name: str, *, timeout: float | None = None) -> None:
-        self._thread.run(timeout, self._jetstream.delete_stream, name)
+        self.thread.run(timeout, self.inner.delete_stream, name)
 
     def purge_stream(
         self,
@@ -138,27 +139,27 @@ class JetStream:
     ) -> int:
         """Remove messages: all, those of a subject, those before a sequence, or all but the last ones. Returns how many
         there were."""
-        return self._thread.run(timeout, self._jetstream.purge_stream, name, subject=subject, before=before, keep=keep)
+        return self.thread.run(timeout, self.inner.purge_stream, name, subject=subject, before=before, keep=keep)
 
     # Consumers
 
     def create_consumer(self, stream: str, config: ConsumerConfig, *, timeout: float | None = None) -> ConsumerInfo:
         """Of a durable consumer that is there already, a server changes what can be changed."""
-        return self._thread.run(timeout, self._jetstream.create_consumer, stream, config)
+        return self.thread.run(timeout, self.inner.create_consumer, stream, config)
 
     def new_consumer(self, stream: str, config: ConsumerConfig, *, timeout: float | None = None) -> ConsumerInfo:
         """The same for a consumer that is not there. An older server changes one that is."""
-        return self._thread.run(timeout, self._jetstream.new_consumer, stream, config)
+        return self.thread.run(timeout, self.inner.new_consumer, stream, config)
 
     def consumer(self, stream: str, name: str, *, timeout: float | None = None) -> ConsumerInfo:
-        return self._thread.run(timeout, self._jetstream.consumer, stream, name)
+        return self.thread.run(timeout, self.inner.consumer, stream, name)
 
     def consumers(self, stream: str, *, timeout: float | None = None) -> list[ConsumerInfo]:
         """All of a stream."""
-        return self._thread.run(timeout, self._jetstream.consumers, stream)
+        return self.thread.run(timeout, self.inner.consumers, stream)
 
     def delete_consumer(self, stream: str, name: str, *, timeout: float | None = None) -> None:
-        self._thread.run(timeout, self._jetstream.delete_consumer, stream, name)
+        self.thread.run(timeout, self.inner.delete_consumer, stream, name)
 
     # Subscriptions to consumers
 
@@ -178,7 +179,7 @@ class JetStream:
     ) -> PushSubscription:
         """Messages that are pushed: `with js.subscribe("orders.>", durable="billing") as orders: for message in
         orders:`."""
-        subscribing = self._jetstream.subscribe(
+        subscribing = self.inner.subscribe(
             subject,
             stream=stream,
             consumer=consumer,
@@ -189,7 +190,7 @@ class JetStream:
             max_messages=max_messages,
             max_bytes=max_bytes,
         )
-        return PushSubscription(subscribing, self._thread.run(timeout, subscribing.__aenter__), self._thread)
+        return PushSubscription(subscribing, self.thread.run(timeout, subscribing.__aenter__), self.thread)
 
     def subscribe_ordered(
         self,
@@ -202,10 +203,10 @@ class JetStream:
         timeout: float | None = None,
     ) -> OrderedSubscription:
         """All messages in the order of the stream, each once: where one is missed, the consumer is made anew."""
-        subscribing = self._jetstream.subscribe_ordered(
+        subscribing = self.inner.subscribe_ordered(
             subject, stream=stream, config=config, max_messages=max_messages, max_bytes=max_bytes
         )
-        return OrderedSubscription(subscribing, self._thread.run(timeout, subscribing.__aenter__), self._thread)
+        return OrderedSubscription(subscribing, self.thread.run(timeout, subscribing.__aenter__), self.thread)
 
     def subscribe_pull(
         self,
@@ -224,7 +225,7 @@ class JetStream:
         """Messages that are pulled: `fetch` and `next` ask for some, and a loop for up to `ahead` messages, or
         `ahead_bytes` bytes if they are given, ahead of itself; for the rest when no more than `threshold` messages, or
         `threshold_bytes` bytes, are left, or half."""
-        subscribing = self._jetstream.subscribe_pull(
+        subscribing = self.inner.subscribe_pull(
             subject,
             stream=stream,
             consumer=consumer,
@@ -235,4 +236,4 @@ class JetStream:
             threshold=threshold,
             threshold_bytes=threshold_bytes,
         )
-        return PullSubscription(subscribing, self._thread.run(timeout, subscribing.__aenter__), self._thread)
+        return PullSubscription(subscribing, self.thread.run(timeout, subscribing.__aenter__), self.thread)

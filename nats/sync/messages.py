@@ -1,32 +1,23 @@
-"""Messages, and the subscriptions that give them, for any thread.
-
-The client's thread takes messages from a subscription and lays them down here, where the threads that want them pick
-them up. So a call that is interrupted, or whose time is over, takes none.
-"""
+"""Messages, and the subscriptions that give them, for any thread."""
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import trio
 
-from trunkline.actors.trio_thread import limit
 from trunkline.nats.client.message import Message as TrioMessage
 from trunkline.nats.client.subscription import BaseSubscription
 from trunkline.nats.client.subscription import Subscription as TrioSubscription
 from trunkline.nats.errors import ClientClosed
+from trunkline.nats.sync.handover import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trunkline.actors.context_thread import ContextThread
     from trunkline.nats.protocol.headers import Headers, Status
-
-#: Messages that are laid down at once: crossing threads costs more than they do.
-MAX_TAKEN: Final = 256
 
 T = TypeVar("T", bound=TrioMessage)
 S = TypeVar("S", bound=BaseSubscription[Any])
@@ -89,11 +80,13 @@ class Messages(Generic[S, T, M]):
     """`for message in subscription`. Several threads may loop over one subscription; each message goes to one of
     them. When the client is closed, loops end."""
 
+    #: Several may be laid down: they need no acknowledgement.
+    _many: ClassVar[bool] = False
+
     def __init__(self, subscription: S, thread: ContextThread) -> None:
         self._subscription = subscription
         self._thread = thread
-        self._taken: deque[T] = deque()
-        self._taking = trio.Lock()
+        self._laid_down: Handover[T] = Handover(thread, subscription.receive, many=self._many)
 
     @property
     def subject(self) -> str:
@@ -115,7 +108,7 @@ class Messages(Generic[S, T, M]):
 
     def __len__(self) -> int:
         """Messages that wait."""
-        return len(self._taken) + len(self._subscription)
+        return len(self._laid_down) + len(self._subscription)
 
     def __repr__(self) -> str:
         return repr(self._subscription)
@@ -128,19 +121,10 @@ class Messages(Generic[S, T, M]):
             trio.EndOfChannel: there are no more.
             NatsError: there are no more, as the client has given up.
         """
-        until = None if timeout is None else monotonic() + limit(timeout)
-        while True:
-            try:
-                return self._of(self._taken.popleft())
-            except IndexError:  # none is there, or another thread was faster
-                left = None if until is None else max(0.0, until - monotonic())
-            try:
-                self._thread.run(left, self._take)
-            except TimeoutError:
-                if not self._taken:
-                    raise TimeoutError(f"no message within {timeout:g} s") from None
-            except ClientClosed:
-                raise trio.EndOfChannel from None
+        try:
+            return self._of(self._laid_down.pick_up(timeout))
+        except ClientClosed:
+            raise trio.EndOfChannel from None
 
     def __iter__(self) -> Self:
         return self
@@ -161,24 +145,11 @@ class Messages(Generic[S, T, M]):
         """The message as threads see it."""
         raise NotImplementedError
 
-    async def _take(self) -> None:
-        """In the client's thread: lay down a message. One that is there is, also when there is no time to wait."""
-        try:
-            self._taking.acquire_nowait()
-        except trio.WouldBlock:
-            await self._taking.acquire()
-        try:
-            if not self._taken:
-                await self._bring()
-        finally:
-            self._taking.release()
-
-    async def _bring(self) -> None:
-        self._taken.append(await self._subscription.receive())
-
 
 class Subscription(Messages[TrioSubscription, TrioMessage, Message]):
     """The messages of a subject. Leaving its block (`with`) unsubscribes."""
+
+    _many = True
 
     def unsubscribe(self, *, after: int = 0) -> None:
         """Nothing more comes; or with `after` so many messages in all, counted from the beginning."""
@@ -193,8 +164,3 @@ class Subscription(Messages[TrioSubscription, TrioMessage, Message]):
 
     def _of(self, message: TrioMessage) -> Message:
         return Message(message, self._thread)
-
-    async def _bring(self) -> None:
-        await super()._bring()
-        while len(self._subscription) and len(self._taken) < MAX_TAKEN:
-            self._taken.append(await self._subscription.receive())

@@ -19,8 +19,9 @@ from tests.nats.servers import KINDS, NatsServer, running
 from trunkline import nats
 from trunkline.nats import sync
 from trunkline.nats.client.events import Event, Reconnected
-from trunkline.nats.client.jetstream import JetStream
+from trunkline.nats.client.jetstream import JetStream, KeyValue, KeyValues, ObjectStore, ObjectStores
 from trunkline.nats.client.jetstream.batch import Batch
+from trunkline.nats.client.jetstream.chunks import ObjectReader
 from trunkline.nats.client.jetstream.direct import DirectReader
 from trunkline.nats.client.jetstream.fast_batch import FastBatch
 from trunkline.nats.client.jetstream.message import JetStreamMessage
@@ -28,6 +29,7 @@ from trunkline.nats.client.jetstream.ordered import OrderedSubscription
 from trunkline.nats.client.jetstream.publishing import Publisher, Receipt
 from trunkline.nats.client.jetstream.pull import PullSubscription
 from trunkline.nats.client.jetstream.push import PushSubscription
+from trunkline.nats.client.jetstream.watching import Watch
 from trunkline.nats.client.services import Group, Service, ServiceRequest
 from trunkline.nats.errors import (
     BadSubject,
@@ -100,6 +102,12 @@ INNER = {
         (sync.Batch, Batch),
         (sync.FastBatch, FastBatch),
         (sync.DirectReader, DirectReader),
+        (sync.KeyValues, KeyValues),
+        (sync.KeyValue, KeyValue),
+        (sync.ObjectStores, ObjectStores),
+        (sync.ObjectStore, ObjectStore),
+        (sync.ObjectReader, ObjectReader),
+        (sync.Watch, Watch),
         (sync.Service, Service),
         (sync.Group, Group),
         (sync.ServiceRequest, ServiceRequest),

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from tests.nats.servers import NatsServer
+from tests.nats.sync.interrupts import interrupt_behind
 from trunkline.nats import sync
 from trunkline.nats.errors import CannotSubscribe, NatsError, StatusError
 from trunkline.nats.jetstream.configs import ConsumerConfig, StreamConfig
@@ -138,17 +139,6 @@ def test_consume_until_it_is_over(js: sync.JetStream) -> None:
     assert found == [*range(10)]
 
 
-def interrupt_behind(orders: sync.PullSubscription | sync.PushSubscription, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call, when what it asked for has come."""
-    run = orders._thread.run
-
-    def interrupted(*args: object) -> None:
-        run(*args)  # type: ignore[arg-type]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(orders._thread, "run", interrupted)
-
-
 def test_what_was_brought_and_not_picked_up_goes_to_others(js: sync.JetStream, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the thread was interrupted: by the end of the subscription at the latest."""
     config = ConsumerConfig(durable="billing", ack_wait=SOON * 10)
@@ -199,7 +189,7 @@ def test_what_comes_for_a_fetch_that_is_over_is_there_for_the_next(
         with pytest.raises(KeyboardInterrupt):
             orders.fetch(3, expires=SOON)
         monkeypatch.undo()
-        while len(orders._taken) < 3:
+        while len(orders._laid_down) < 3:
             orders._thread.call(len, orders)
         assert payloads(orders.fetch(10, expires=SOON)) == [0, 1, 2]
         assert payloads(orders.fetch(7, expires=SOON)) == [3, 4, 5, 6, 7, 8, 9]
