@@ -85,10 +85,12 @@ class Client:
 
         Raises:
             BadSubject, BadHeaders, PayloadTooLarge: the server would not take it.
+            TypeError: the payload is no bytes.
             ClientClosed: the client is not open.
         """
         encoded, link = self._subjects.get(subject), self._connections.link
-        if headers or reply or encoded is None or link is None or len(payload) > link.max_payload:
+        is_plain = type(payload) is bytes and not (headers or reply)
+        if not is_plain or encoded is None or link is None or len(payload) > link.max_payload:
             data = self.encode(subject, payload, self._checked(reply) if reply else b"", headers)
         else:
             data = b"PUB %b %d\r\n%b\r\n" % (encoded, len(payload), payload)
@@ -166,6 +168,8 @@ class Client:
         """A publication. The `reply` is one that a server has sent, or was checked. Raises as `publish` does."""
         self.check()
         encoded = self._checked(subject)
+        if type(payload) is not bytes:
+            payload = _bytes_of(payload)
         block = b""
         if headers:
             block = encode_headers(headers if isinstance(headers, Headers) else Headers(headers))
@@ -387,3 +391,11 @@ async def connect(servers: str | Iterable[str] = "nats://127.0.0.1:4222", **sett
     addresses = tuple(address_of(part) for url in urls for part in url.split(","))
     async with Client(replace(Settings(**settings), servers=addresses)).opened() as client:
         yield client
+
+
+def _bytes_of(payload: object) -> bytes:
+    """What has bytes, as memory."""
+    try:
+        return bytes(memoryview(payload))  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"a payload is bytes, not {type(payload).__name__}: encode text") from None

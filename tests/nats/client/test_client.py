@@ -1,6 +1,7 @@
 """The client, with real servers of two versions."""
 
 import gc
+from array import array
 
 import pytest
 import trio
@@ -268,6 +269,24 @@ async def test_what_cannot_be_published_to(subject: str, server: NatsServer) -> 
         with pytest.raises(BadSubject):
             client.publish_nowait("a", reply=subject or "..")
         await client.flush()
+
+
+async def test_what_is_a_payload(server: NatsServer) -> None:
+    """Whatever has bytes, as many as it says; and nothing that would have to be encoded first."""
+    wide = array("I", [1, 2, 3])
+    async with connect(server.url) as client:
+        with client.subscribe("a") as messages:
+            await client.publish("a", b"first")  # the subject is known
+            for given in (bytearray(b"x"), memoryview(b"y"), memoryview(wide), wide):
+                await client.publish("a", given)  # type: ignore[arg-type]
+                client.publish_nowait("a", given, headers={"a": "b"})  # type: ignore[arg-type]
+            for wrong in ("text", 5, None, ["a"]):
+                for publish in (client.publish, client.request, client.jetstream().publish):
+                    with pytest.raises(TypeError, match=f"a payload is bytes, not {type(wrong).__name__}"):
+                        await publish("a", wrong)  # type: ignore[arg-type]
+            await client.flush()
+            came = [message.payload for message in [await messages.receive() for _ in range(9)]]
+        assert came == [b"first", b"x", b"x", b"y", b"y", *[wide.tobytes()] * 4]
 
 
 async def test_what_is_too_large(server: NatsServer) -> None:
