@@ -9,6 +9,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
+import trio
+
 from trunkline.actors.trio_thread import Forked, TrioThread, limit
 
 if TYPE_CHECKING:
@@ -126,6 +128,32 @@ class ContextThread:
             TimeoutError: it took longer than so many seconds, and is cancelled.
         """
         return self.opened.run(partial(function, *args, **kwargs), timeout=timeout)
+
+    def enter(self, timeout: float | None, manager: AbstractAsyncContextManager[T]) -> T:
+        """Enter a context manager in the thread; its `__aexit__` is then called by `run`. One that an interrupted
+        caller knows nothing of is left at once. Raises as `run` does."""
+        is_entered, is_over = False, trio.Event()
+
+        async def enter() -> T:
+            nonlocal is_entered
+            try:
+                value = await manager.__aenter__()
+                is_entered = True
+            finally:
+                is_over.set()
+            return value
+
+        async def leave() -> None:
+            await is_over.wait()
+            if is_entered:
+                await manager.__aexit__(None, None, None)
+
+        try:
+            return self.run(timeout, enter)
+        except BaseException:
+            with suppress(Exception):
+                self.opened.submit(leave)
+            raise
 
     def call(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
         """Call a function that does not wait."""

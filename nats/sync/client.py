@@ -202,7 +202,7 @@ class Answers:
         self._answers: AsyncIterator[TrioMessage]
 
     def __enter__(self) -> Iterator[Message]:
-        self._answers = self._thread.run(None, self._asking.__aenter__)
+        self._answers = self._thread.enter(None, self._asking)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -69,19 +69,19 @@ class JetStream:
         js.publisher() as publisher: receipt = publisher.publish("orders.new", b"17")`. The end of the block waits for
         all of them; `publisher.finish(timeout=5)` before it, no longer than that."""
         opening = self.inner.publisher(window=window)
-        return Publisher(opening, self.thread.run(timeout, opening.__aenter__), self.thread)
+        return Publisher(opening, self.thread.enter(timeout, opening), self.thread)
 
     def batch(self, *, timeout: float | None = None) -> Batch:
         """Messages that the stream takes all together at the end of the block, or none of them: `with js.batch() as
         batch: batch.publish("orders.new", b"17")`."""
         opening = self.inner.batch()
-        return Batch(opening, self.thread.run(timeout, opening.__aenter__), self.thread)
+        return Batch(opening, self.thread.enter(timeout, opening), self.thread)
 
     def fast_batch(self, *, gaps: bool = False, every: int = EVERY, timeout: float | None = None) -> FastBatch:
         """Any number of messages, as fast as the stream wants them: `with js.fast_batch() as batch:
         batch.publish("orders.new", b"17")`. It has what it has taken, even if the block raises."""
         opening = self.inner.fast_batch(gaps=gaps, every=every)
-        return FastBatch(opening, self.thread.run(timeout, opening.__aenter__), self.thread)
+        return FastBatch(opening, self.thread.enter(timeout, opening), self.thread)
 
     def get(
         self,
@@ -190,7 +190,7 @@ class JetStream:
             max_messages=max_messages,
             max_bytes=max_bytes,
         )
-        return PushSubscription(subscribing, self.thread.run(timeout, subscribing.__aenter__), self.thread)
+        return PushSubscription(subscribing, self.thread.enter(timeout, subscribing), self.thread)
 
     def subscribe_ordered(
         self,
@@ -206,7 +206,7 @@ class JetStream:
         subscribing = self.inner.subscribe_ordered(
             subject, stream=stream, config=config, max_messages=max_messages, max_bytes=max_bytes
         )
-        return OrderedSubscription(subscribing, self.thread.run(timeout, subscribing.__aenter__), self.thread)
+        return OrderedSubscription(subscribing, self.thread.enter(timeout, subscribing), self.thread)
 
     def subscribe_pull(
         self,
@@ -236,4 +236,4 @@ class JetStream:
             threshold=threshold,
             threshold_bytes=threshold_bytes,
         )
-        return PullSubscription(subscribing, self.thread.run(timeout, subscribing.__aenter__), self.thread)
+        return PullSubscription(subscribing, self.thread.enter(timeout, subscribing), self.thread)

@@ -88,7 +88,7 @@ class KeyValue:
             meta_only=meta_only,
             resume_from=resume_from,
         )
-        return Watch(watching, self._thread.run(timeout, watching.__aenter__), self._thread)
+        return Watch(watching, self._thread.enter(timeout, watching), self._thread)
 
     def status(self, *, timeout: float | None = None) -> KeyValueStatus:
         return self._thread.run(timeout, self._values.status)

@@ -145,7 +145,7 @@ class ObjectStore:
     def open(self, name: str, *, timeout: float | None = None) -> ObjectReader:
         """Read an object in chunks. A link is followed."""
         opening = self._store.open(name)
-        return ObjectReader(opening, self._thread.run(timeout, opening.__aenter__), self._thread)
+        return ObjectReader(opening, self._thread.enter(timeout, opening), self._thread)
 
     def delete(self, name: str, *, timeout: float | None = None) -> None:
         """An object that is deleted already is no error, nor is a link."""
@@ -192,7 +192,7 @@ class ObjectStore:
     ) -> Watch[ObjectInfo]:
         """What is known of all objects, and then each change: `with store.watch() as watch: for info in watch:`."""
         watching = self._store.watch(updates_only=updates_only, ignore_deletes=ignore_deletes)
-        return Watch(watching, self._thread.run(timeout, watching.__aenter__), self._thread)
+        return Watch(watching, self._thread.enter(timeout, watching), self._thread)
 
     def seal(self, *, timeout: float | None = None) -> None:
         """Nothing can be changed any more."""

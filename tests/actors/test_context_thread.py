@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -135,3 +136,83 @@ ContextThread("the shop", shop, stopped=ValueError).open(60)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("left\n", "")
+
+
+class Stand:
+    """A context manager in the shop."""
+
+    def __init__(self, said: list[str], opens_in: float = 0.0) -> None:
+        self.said = said
+        self.ended = threading.Event()
+        self._opens_in = opens_in
+
+    async def __aenter__(self) -> str:
+        try:
+            await trio.sleep(self._opens_in)
+        except trio.Cancelled:
+            self.said.append("not opened")
+            self.ended.set()
+            raise
+        self.said.append("opened")
+        return "stand"
+
+    async def __aexit__(self, *_: object) -> None:
+        self.said.append("closed")
+        self.ended.set()
+
+
+def test_what_is_entered_is_left_by_the_caller() -> None:
+    shop = Shop()
+    shop.thread.open(SOON)
+    stand = Stand(shop.said)
+    assert shop.thread.enter(SOON, stand) == "stand"
+    assert shop.thread.run(SOON, stand.__aexit__, None, None, None) is None
+    assert shop.said == ["opened", "closed"]
+    shop.thread.close(SOON)
+
+
+def test_what_an_interrupted_caller_knows_nothing_of_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop()
+    shop.thread.open(SOON)
+    run = shop.thread.run
+
+    def interrupted(timeout: float | None, function: Callable[[], Awaitable[object]]) -> None:
+        run(timeout, function)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shop.thread, "run", interrupted)
+    stand = Stand(shop.said)
+    with pytest.raises(KeyboardInterrupt):
+        shop.thread.enter(SOON, stand)
+    assert stand.ended.wait(SOON)
+    assert shop.said == ["opened", "closed"]
+    shop.thread.close(SOON)
+
+
+def test_what_is_entered_while_the_caller_goes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop()
+    shop.thread.open(SOON)
+
+    def interrupted(_: float | None, function: Callable[[], Awaitable[object]]) -> None:
+        shop.thread.opened.submit(function)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shop.thread, "run", interrupted)
+    stand = Stand(shop.said, opens_in=0.05)
+    with pytest.raises(KeyboardInterrupt):
+        shop.thread.enter(SOON, stand)
+    assert stand.ended.wait(SOON)
+    assert shop.said == ["opened", "closed"]
+    shop.thread.close(SOON)
+
+
+def test_what_is_not_entered_in_time_is_not_left() -> None:
+    shop = Shop()
+    shop.thread.open(SOON)
+    stand = Stand(shop.said, opens_in=SOON)
+    with pytest.raises(TimeoutError):
+        shop.thread.enter(0.01, stand)
+    assert shop.said == ["not opened"]
+    assert shop.thread.run(SOON, shop.sell, name="lamp") == "a lamp"
+    assert shop.said == ["not opened"]
+    shop.thread.close(SOON)
