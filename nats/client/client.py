@@ -5,12 +5,14 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from math import inf
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from trunkline.nats.client.connections import Connections
+from trunkline.nats.client.events import AnswersDropped
 from trunkline.nats.client.receivers import Receivers
 from trunkline.nats.client.requests import NO_RESPONDERS, Inbox, code_of, is_refusal
 from trunkline.nats.client.settings import Settings, address_of
@@ -255,7 +257,7 @@ class Client:
             NoResponders: nobody subscribes to the subject.
             PermissionDenied: the client may not ask there.
         """
-        answers = self._ask(subject, payload, headers, max_answers or self.settings.max_messages)
+        answers = self._ask(subject, payload, headers, inf if max_answers is None else max_answers)
         answers.deadline = trio.current_time() + timeout
         try:
             async with aclosing(self._each(answers, stall if stall and stall > 0 else timeout, max_answers)) as each:
@@ -280,20 +282,23 @@ class Client:
             yield message
 
     def _ask(
-        self, subject: str, payload: bytes, headers: Headers | Mapping[str, str] | None, max_answers: int
+        self, subject: str, payload: bytes, headers: Headers | Mapping[str, str] | None, max_answers: float
     ) -> Answers:
         self.check()
         inbox = self._inbox
         if inbox is None or inbox.is_over:
-            inbox = self._inbox = Inbox(self.new_inbox(), self.receivers.next_id(), self)
+            inbox = self._inbox = Inbox(self.new_inbox(), self.receivers.next_id(), self, self._drops)
             self.receivers.add(inbox)
-        answers = inbox.open(subject, max_answers, self.settings.max_bytes)
+        answers = inbox.open(subject, max_answers, self.settings.max_messages, self.settings.max_bytes)
         try:
             self.answer(subject, payload, reply=f"{inbox.prefix}{answers.token.decode()}", headers=headers)
         except BaseException:
             answers.close()
             raise
         return answers
+
+    def _drops(self, subject: str) -> None:
+        self.tell(AnswersDropped(subject))
 
     async def flush(self) -> None:
         """Wait until the server has taken all that was asked for before.

@@ -44,6 +44,13 @@ class SlowConsumer:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswersDropped:
+    """Answers to a request to this subject are dropped, as too many wait. It is told once for each request."""
+
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSaid:
     """An error that the server has told of. The connection goes on."""
 
@@ -108,6 +115,7 @@ Event: TypeAlias = (
     | Discovered
     | LameDuck
     | SlowConsumer
+    | AnswersDropped
     | ServerSaid
     | HeartbeatMissed
     | MessagesMissed
@@ -129,6 +137,8 @@ def words_of(event: Event) -> str:
             return f"found more servers: {', '.join(urls)}"
         case SlowConsumer(subscription):
             return f"messages of {subscription.subject!r} are dropped, as too many wait"
+        case AnswersDropped(subject):
+            return f"answers to a request to {subject!r} are dropped, as too many wait"
         case ServerSaid(error):
             return f"the server says: {error}"
         case HeartbeatMissed(subscription, silent):

@@ -28,6 +28,11 @@ class Message:
         self.payload = wire.payload
 
     @property
+    def size(self) -> int:
+        """Bytes, with those of the headers."""
+        return len(self.payload) + len(self._wire.block)
+
+    @property
     def subject(self) -> str:
         return self._wire.subject.decode("utf-8", "surrogateescape")
 

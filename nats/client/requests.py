@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -11,7 +12,7 @@ from trunkline.nats.errors import BadHeaders
 from trunkline.nats.protocol import encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from trunkline.nats.client.message import Answering
     from trunkline.nats.errors import NatsError, PermissionDenied
@@ -22,37 +23,50 @@ NO_RESPONDERS: Final = 503
 
 
 class Answers:
-    """Of one request. More than is asked for, or than has room, is dropped."""
+    """Of one request."""
 
     __slots__ = (
-        *("_event", "_inbox", "_is_over", "_max_bytes", "_max_messages"),
+        *("_event", "_inbox", "_is_over", "_is_slow", "_left", "_max_bytes", "_max_messages"),
         *("deadline", "error", "messages", "subject", "token"),
     )
 
-    def __init__(self, inbox: Inbox, subject: str, token: bytes, max_messages: int, max_bytes: int) -> None:
+    def __init__(
+        self, inbox: Inbox, subject: str, token: bytes, max_answers: float, max_messages: int, max_bytes: int
+    ) -> None:
+        """More than `max_answers` are not asked for; `max_messages` and `max_bytes` may wait."""
         self._inbox = inbox
         self.subject = subject
         self.token = token
         #: What comes later does not count.
-        self.deadline = float("inf")
+        self.deadline = inf
         #: Why there will be none.
         self.error: NatsError | None = None
         self.messages: list[Message] = []
+        self._left = max_answers
         self._max_messages = max_messages
         self._max_bytes = max_bytes
+        self._is_slow = False
         self._event = trio.Event()
         self._is_over = False
 
     def put(self, message: Message) -> None:
-        has_room = len(self.messages) < self._max_messages and len(message.payload) <= self._max_bytes
-        if has_room and trio.current_time() <= self.deadline:
-            self._max_bytes -= len(message.payload)
-            self.messages.append(message)
-            self._event.set()
+        if not self._left or trio.current_time() > self.deadline:
+            return
+        # what is larger by itself waits alone
+        is_full = len(self.messages) >= self._max_messages or message.size > self._max_bytes
+        if self.messages and is_full:
+            if not self._is_slow:
+                self._is_slow = True
+                self._inbox.slow(self.subject)
+            return
+        self._left -= 1
+        self._max_bytes -= message.size
+        self.messages.append(message)
+        self._event.set()
 
     def take(self) -> Message:
         message = self.messages.pop(0)
-        self._max_bytes += len(message.payload)
+        self._max_bytes += message.size
         return message
 
     def close(self) -> None:
@@ -76,13 +90,14 @@ class Answers:
 class Inbox:
     """It is the receiver of its subscription."""
 
-    def __init__(self, prefix: str, sid: bytes, answering: Answering) -> None:
-        """Nobody else has this prefix."""
+    def __init__(self, prefix: str, sid: bytes, answering: Answering, slow: Callable[[str], object]) -> None:
+        """Nobody else has this prefix. `slow` is told of a subject, answers from which find no room."""
         self.prefix = f"{prefix}."
         self.sid = sid
         self.is_over = False
         self._length = len(self.prefix.encode())
         self._answering = answering
+        self.slow = slow
         self._requests: dict[bytes, Answers] = {}
         self._number = 0
 
@@ -90,9 +105,9 @@ class Inbox:
         """What a new connection is asked for."""
         yield encoder.subscribe(f"{self.prefix}*".encode(), self.sid)
 
-    def open(self, subject: str, max_messages: int, max_bytes: int) -> Answers:
+    def open(self, subject: str, max_answers: float, max_messages: int, max_bytes: int) -> Answers:
         self._number += 1
-        answers = Answers(self, subject, b"%x" % self._number, max_messages, max_bytes)
+        answers = Answers(self, subject, b"%x" % self._number, max_answers, max_messages, max_bytes)
         self._requests[answers.token] = answers
         return answers
 

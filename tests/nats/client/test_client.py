@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from tests.nats.client.scripted import Peer, Told, serving
 from tests.nats.servers import NatsServer
 from trunkline.nats import Client, connect
-from trunkline.nats.client.events import SlowConsumer
+from trunkline.nats.client.events import AnswersDropped, Event, SlowConsumer
 from trunkline.nats.errors import (
     BadSubject,
     BufferFull,
@@ -139,6 +139,29 @@ async def asked_for(peer: Peer) -> bytes:
     while not isinstance(operation := await peer.next(), Publish):
         assert operation is not None
     return operation.reply
+
+
+async def test_answers_that_find_no_room_are_told_of(server: NatsServer) -> None:
+    told: list[Event] = []
+    async with connect(server.url, max_messages=10, max_bytes=1000, on_event=told.append) as client:
+        with client.subscribe("many") as asked, client.subscribe("large") as also_asked:
+            await client.flush()
+            async with client.request_many("many", stall=0.5) as answers:
+                request = await asked.receive()
+                for number in range(100):
+                    request.respond(b"%d" % number)
+                await client.flush()
+                await client.flush()
+                assert [int(answer.payload) async for answer in answers] == list(range(10))
+            assert told == [AnswersDropped("many")]
+            async with trio.open_nursery() as nursery:
+
+                async def answer() -> None:
+                    (await also_asked.receive()).respond(bytes(2000))
+
+                nursery.start_soon(answer)
+                assert (await client.request("large")).payload == bytes(2000)
+            assert told == [AnswersDropped("many")]
 
 
 async def test_a_status_is_the_last_of_many_answers() -> None:

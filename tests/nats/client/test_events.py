@@ -4,6 +4,7 @@ import pytest
 
 from tests.nats.client.test_subscription import Owner, subscription
 from trunkline.nats.client.events import (
+    AnswersDropped,
     ChunksLeft,
     ConsumerRenewed,
     DeleteFailed,
@@ -29,6 +30,7 @@ WORDS = {
     Discovered(("nats://a:1", "nats://b:2")): "nats://a:1, nats://b:2",
     LameDuck(): "going to end",
     SlowConsumer(SOME): "'a' are dropped",
+    AnswersDropped("status"): "a request to 'status' are dropped",
     ServerSaid(ServerError("No")): "says: No",
     HeartbeatMissed(SOME, 15.0): "for 15 s",
     MessagesMissed(SOME, 3, 5): "messages 3 to 5",

@@ -6,8 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from tests.nats.client.stores import IN_MEMORY
+from tests.nats.servers import NatsServer
 from trunkline.actors.context_thread import ContextThread
+from trunkline.nats import sync
 from trunkline.nats.errors import ClientClosed
+from trunkline.nats.jetstream.buckets import KeyValueConfig
 from trunkline.nats.sync.handover import MAX_TAKEN, Handover
 
 #: Seconds for what should come.
@@ -80,3 +84,55 @@ def test_what_is_laid_down_outlives_the_thread(thread: ContextThread) -> None:
     assert handover.pick_up(None) == 1
     with pytest.raises(ClientClosed):
         handover.pick_up(None)
+
+
+def test_what_is_laid_down_is_taken_before_more_comes(thread: ContextThread) -> None:
+    """Two calls waited, and one of them gets it."""
+    source = Source(1)
+    handover = Handover(thread, source.receive)
+    thread.run(SOON, handover._take)
+    thread.run(SOON, handover._take)
+    assert handover.pick_up(0) == 0
+
+
+def test_where_others_are_faster_it_waits_no_longer_than_it_may(
+    thread: ContextThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handover = Handover(thread, Source(0).receive)
+    now = iter([100.0, 101.0, 104.0, 120.0])
+    monkeypatch.setattr("trunkline.nats.sync.handover.monotonic", lambda: next(now))
+    waited: list[float] = []
+
+    def nothing(seconds: float, _: object) -> None:
+        waited.append(seconds)
+        if not seconds:
+            raise TimeoutError
+
+    monkeypatch.setattr(thread, "run", nothing)
+    with pytest.raises(TimeoutError, match="within 10 s"):
+        handover.pick_up(10.0)
+    assert waited == [9.0, 6.0, 0.0]
+
+
+def test_messages_and_entries_cross_many_at_a_time(server: NatsServer) -> None:
+    with sync.connect(server.url) as client, client.subscribe("a") as messages:
+        lamps = sync.KeyValues(client.jetstream()).create(KeyValueConfig(bucket="lamps", **IN_MEMORY))
+        for number in range(5):
+            client.publish("a")
+            lamps.put(f"a{number}", b"")
+        client.flush(timeout=SOON)
+        messages.receive(timeout=SOON)
+        assert len(messages._laid_down) == 4
+        with lamps.watch(include_history=True) as watch:
+            while len(watch._watch._subscription) < 5:
+                client.flush(timeout=SOON)
+            watch.receive(timeout=SOON)
+            assert len(watch._initial) == 4
+        with lamps.watch(updates_only=True) as watch:
+            for number in range(5):
+                lamps.put(f"a{number}", b"")
+            while len(watch._watch._subscription) < 5:
+                client.flush(timeout=SOON)
+            watch.receive(timeout=SOON)
+            assert len(watch._changes) == 4
+        sync.KeyValues(client.jetstream()).delete("lamps")
