@@ -10,6 +10,7 @@ from trunkline.broker.nats.delivering import Delivering
 from trunkline.broker.nats.jetstream.client import ClientJetStream
 from trunkline.broker.nats.publishing import SubjectPublishing
 from trunkline.broker.nats.subscriptions import SubjectSubscriptions
+from trunkline.broker.nats.terms import REFUSED, BadOptions, read_terms
 from trunkline.broker.net.transport import discard
 from trunkline.broker.session.life import UNNAMED
 from trunkline.broker.session.slow_consumer import Budget
@@ -21,6 +22,7 @@ from trunkline.hooks.points import (
     SESSION_TERMINATED,
 )
 from trunkline.mqtt.packets import Connack
+from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from trunkline.actors import Ref, Scheduler
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
     from trunkline.config.config import Config
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.reasons import Reason
     from trunkline.nats.protocol.operations import Json
 
 _logger = logging.getLogger("trunkline.connection")
@@ -103,13 +104,19 @@ class NatsClient:
             _logger.info(text, client.address, client.listener, extra=client.log_fields)
         services.hooks.notify(CLIENT_CONNECTED, client)
 
-    def change(self, options: Json) -> bool:
-        """Another CONNECT may change whether operations are answered, and not who the client is: then False."""
-        if options.keys() & {"user", "pass", "auth_token", "jwt", "nkey"}:
-            return False
-        self._dialogue.is_verbose = options.get("verbose") is not False
+    def change(self, options: Json) -> None:
+        """Another CONNECT may change anything but who the client is. `echo` holds for what it subscribes to then."""
+        if {key.lower() for key in options} & {"user", "pass", "auth_token", "jwt", "nkey"}:
+            self._dialogue.end(REFUSED, Reason.NOT_AUTHORIZED, "a second CONNECT names somebody")
+            return
+        try:
+            self.standing.terms = terms = read_terms(options, self.standing.terms)
+        except BadOptions as error:
+            self._dialogue.end(str(error), Reason.PROTOCOL_ERROR, "a second CONNECT is none")
+            return
+        self._dialogue.is_verbose = terms.is_verbose
+        self.delivering.follow_terms()
         self._dialogue.acknowledge()
-        return True
 
     def drained(self) -> None:
         """All that was sent has been written."""

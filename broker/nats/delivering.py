@@ -40,11 +40,14 @@ class Delivering:
         self._services = standing.services
         self._pieces = dialogue.pieces
         self._routes = subscriptions.by_number
-        self._form = WITH_HEADERS if standing.terms.headers else WITHOUT_HEADERS
+        self.follow_terms()
         #: Topics that access rules have decided about.
         self._may_read = standing.channel.may_read
         #: How many of its own copies of a message the client did not get, nor another member of a group.
         self.kept_back = 0
+
+    def follow_terms(self) -> None:
+        self._form = WITH_HEADERS if self._standing.terms.headers else WITHOUT_HEADERS
 
     def deliver(self, publication: Publication, target: Target[Subscriber]) -> None:
         services, standing = self._services, self._standing

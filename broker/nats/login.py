@@ -10,7 +10,7 @@ from trunkline.broker.connection.negotiation import drawn
 from trunkline.broker.metrics import LimitKind
 from trunkline.broker.nats.client import NatsClient
 from trunkline.broker.nats.standing import Standing
-from trunkline.broker.nats.terms import BadOptions, ConnectTerms, read_terms
+from trunkline.broker.nats.terms import REFUSED, BadOptions, ConnectTerms, read_terms
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
 from trunkline.hooks.points import CLIENT_AUTHENTICATE, CLIENT_AUTHENTICATED, CLIENT_CONNACK, CLIENT_CONNECT
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from trunkline.broker.rate_limits import ClientLimits
     from trunkline.nats.protocol.operations import Json
 
-_REFUSED: Final = "Authorization Violation"
 _FULL: Final = "maximum connections exceeded"
 #: Where plugins find what else a client has said of itself, in its attributes: its name, library and their version.
 NAME: Final = "nats.name"
@@ -115,7 +114,7 @@ class NatsLogin:
         services = self._listener.services
         services.metrics.authentication_failure += 1
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason(decision.reason), decision.text)
-        self._refuse(_REFUSED, Reason(decision.reason), decision.text)
+        self._refuse(REFUSED, Reason(decision.reason), decision.text)
 
     def _full(self, kind: LimitKind, limit: str, reason: Reason) -> None:
         self._listener.services.limit_report.acted(kind, self._client.client_id, limit)

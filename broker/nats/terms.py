@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: The newest version of the protocol that a client may speak: 1 is told INFO at any time.
 NEWEST_PROTOCOL: Final = 1
+#: What a client is told that may not come in as whom it says it is.
+REFUSED: Final = "Authorization Violation"
 
 
 class BadOptions(Exception):
@@ -34,38 +36,45 @@ class ConnectTerms:
     library: str = ""
 
 
-def read_terms(options: Json) -> ConnectTerms:
-    """
+#: What the keys of CONNECT hold, also those of which nothing is made here. Others may hold anything.
+_KINDS: Final[dict[str, type]] = {
+    **dict.fromkeys(("verbose", "pedantic", "echo", "headers", "no_responders", "tls_required"), bool),
+    **dict.fromkeys(("user", "pass", "auth_token", "jwt", "nkey", "sig", "name", "lang", "version"), str),
+    "protocol": int,
+}
+
+
+def read_terms(options: Json, before: ConnectTerms | None = None) -> ConnectTerms:
+    """What is not said is as it was `before`, or has NATS's default.
+
     Raises:
         BadOptions: a value has the wrong type, or the client wants what cannot be.
     """
-
-    def flag(key: str, default: bool) -> bool:
-        value = options.get(key, default)
-        if not isinstance(value, bool):
+    before = before or ConnectTerms()
+    said = {key.lower(): value for key, value in options.items() if value is not None}
+    for key, kind in _KINDS.items():
+        if type(said.get(key)) not in (kind, type(None)):
             raise BadOptions
-        return value
 
     def text(key: str) -> str:
-        value = options.get(key) or ""
-        if not isinstance(value, str) or not is_text(value):
+        value: str = said.get(key, "")
+        if not is_text(value):
             raise BadOptions
         return value
 
-    protocol = options.get("protocol", 0)
-    if not isinstance(protocol, int) or not 0 <= protocol <= NEWEST_PROTOCOL:
+    if not 0 <= said.get("protocol", 0) <= NEWEST_PROTOCOL:
         raise BadOptions("invalid client protocol")
-    headers, no_responders = flag("headers", False), flag("no_responders", False)
+    headers, no_responders = said.get("headers", before.headers), said.get("no_responders", before.no_responders)
     if no_responders and not headers:
         raise BadOptions("no responders requires headers support")
     return ConnectTerms(
-        flag("verbose", True),
-        flag("pedantic", True),
-        flag("echo", True),
+        said.get("verbose", before.is_verbose),
+        said.get("pedantic", before.is_pedantic),
+        said.get("echo", before.echo),
         headers,
         no_responders,
-        text("user"),
-        text("pass") or text("auth_token"),
-        text("name"),
-        f"{text('lang')} {text('version')}".strip(),
+        text("user") or before.user,
+        text("pass") or text("auth_token") or before.password,
+        text("name") or before.name,
+        f"{text('lang')} {text('version')}".strip() or before.library,
     )

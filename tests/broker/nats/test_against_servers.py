@@ -45,6 +45,23 @@ ALIKE: dict[str, bytes] = {
     "nothing before PING": b"PING\r\n",
     "no CONNECT": b"SUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n",
     "a second CONNECT": b'CONNECT {}\r\nCONNECT {"verbose":true}\r\nPING\r\n',
+    # the newer server forgets what was subscribed to before a second CONNECT
+    "a second CONNECT without what was said": b'CONNECT {"verbose":false}\r\nCONNECT {"echo":false}\r\n'
+    b"SUB a 1\r\nPUB a 0\r\n\r\nPING\r\n",
+    "an echo that is wanted later": b'CONNECT {"verbose":false,"echo":false}\r\nCONNECT {"echo":true}\r\n'
+    b"SUB a 1\r\nPUB a 0\r\n\r\nPING\r\n",
+    "headers that are taken later": b'CONNECT {"verbose":false}\r\nCONNECT {"headers":true}\r\n'
+    b"SUB a 1\r\nHPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\nPING\r\n",
+    "headers that are not taken any more": b'CONNECT {"verbose":false,"headers":true}\r\nCONNECT {"headers":false}\r\n'
+    b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\nPING\r\n",
+    "pedantic later": b'CONNECT {"verbose":false,"pedantic":false}\r\nPUB * 0\r\n\r\n'
+    b'CONNECT {"pedantic":true}\r\nPUB * 0\r\n\r\nPING\r\n',
+    "a second CONNECT that cannot be": b'CONNECT {"verbose":false}\r\nCONNECT {"no_responders":true}\r\nPING\r\n',
+    "a second CONNECT of another kind": b'CONNECT {"verbose":false}\r\nCONNECT {"lang":3}\r\nPING\r\n',
+    "nothing in CONNECT": b'CONNECT {"verbose":null}\r\nPING\r\n',
+    "capitals in CONNECT": b'CONNECT {"Verbose":false,"ECHO":false}\r\nSUB a 1\r\nPUB a 0\r\n\r\nPING\r\n',
+    "a signature that is none": b'CONNECT {"sig":1}\r\nPING\r\n',
+    "a protocol that is no number": b'CONNECT {"protocol":"x"}\r\nPING\r\n',
     "a user where none is asked for": b'CONNECT {"user":"x","pass":"y"}\r\nPING\r\n',
     "a token where none is asked for": b'CONNECT {"auth_token":"y"}\r\nPING\r\n',
     "a CONNECT that cannot be": b'CONNECT {"verbose":"x"}\r\nPING\r\n',
@@ -57,6 +74,8 @@ NOBODY = b'CONNECT {"headers":true,"no_responders":true}\r\nSUB r.* 1\r\nPUB %b 
 #: As the newer server has it.
 NEW_ALONE = {
     "nobody answers": NOBODY % b"a",
+    "nobody answers, which is asked for later": b'CONNECT {"verbose":false,"headers":true}\r\n'
+    b'CONNECT {"no_responders":true}\r\nSUB r.* 1\r\nPUB a r.1 1\r\nx\r\nPING\r\n',
     "nobody but itself": b'CONNECT {"headers":true,"no_responders":true,"echo":false}\r\nSUB r.* 1\r\nSUB a 2\r\n'
     b"PUB a r.1 1\r\nx\r\nPING\r\n",
 }

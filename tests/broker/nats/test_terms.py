@@ -1,5 +1,6 @@
 """What CONNECT says, and what it cannot say."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,7 +43,12 @@ def test_all_that_can_be_said() -> None:
         ({"name": ["x"]}, ""),
         ({"protocol": 2}, "invalid client protocol"),
         ({"protocol": -1}, "invalid client protocol"),
-        ({"protocol": "1"}, "invalid client protocol"),
+        ({"protocol": "1"}, ""),
+        ({"protocol": 1.0}, ""),
+        ({"protocol": True}, ""),
+        ({"sig": 1}, ""),
+        ({"lang": 3}, ""),
+        ({"tls_required": "x"}, ""),
         ({"no_responders": True}, "no responders requires headers support"),
     ],
 )
@@ -50,3 +56,13 @@ def test_what_cannot_be(options: dict[str, Any], answer: str) -> None:
     with pytest.raises(BadOptions) as refused:
         read_terms(options)
     assert str(refused.value) == answer
+
+
+def test_what_is_not_said_again_stays() -> None:
+    before = read_terms({"verbose": False, "echo": False, "headers": True, "user": "u", "name": "n", "lang": "c"})
+    assert read_terms({}, before) == before
+    assert read_terms({"VERBOSE": True, "Echo": None}, before) == replace(before, is_verbose=True)
+    changed = replace(before, is_pedantic=False, no_responders=True, name="m")
+    assert read_terms({"pedantic": False, "no_responders": True, "name": "m"}, before) == changed
+    with pytest.raises(BadOptions, match="requires headers"):
+        read_terms({"headers": False}, changed)
