@@ -22,8 +22,22 @@ if TYPE_CHECKING:
 Source: TypeAlias = bytes | AsyncIterable[bytes] | os.PathLike[str]
 
 
+def refuse_text(source: object) -> None:
+    """
+    Raises:
+        TypeError: it may be meant as a path, or as what has to be encoded.
+    """
+    if isinstance(source, str):
+        raise TypeError("an object is put from bytes, not text: encode it, or give the path of a file as a pathlib.Path")
+
+
 async def cut(source: Source, size: int) -> AsyncGenerator[bytes]:
-    """Chunks of `size` bytes; the last one may be smaller, and none is empty."""
+    """Chunks of `size` bytes; the last one may be smaller, and none is empty.
+
+    Raises:
+        TypeError: the source is none.
+    """
+    refuse_text(source)
     if isinstance(source, os.PathLike):
         async with await trio.open_file(source, "rb") as file:
             while chunk := await file.read(size):
@@ -71,7 +85,9 @@ class ObjectReader:
         try:
             chunk = None if self._watch is None else await self._watch.receive_initial()
         except trio.EndOfChannel:
-            raise ClientClosed(f"the client is closed, and {self.info.name!r} is not read to its end") from None
+            raise ClientClosed(
+                f"the client or the reader is closed, and {self.info.name!r} is not read to its end"
+            ) from None
         if chunk is not None:
             self._chunks += 1
             self._size += len(chunk)

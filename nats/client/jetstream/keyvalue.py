@@ -199,12 +199,14 @@ class KeyValue:
         (`updates_only`). With `meta_only` the values are left out.
 
         Raises:
-            ValueError: it is to begin at several places. BadSubject, which is one: a pattern is none.
+            ValueError: it is to begin at several places, or with no revision. BadSubject, which is one: a pattern is none.
             NotSupported: there are several patterns, which servers before 2.10 do not know.
             ApiError: the server refuses it, as the patterns overlap, or the bucket is gone.
         """
         if sum((include_history, updates_only, resume_from is not None)) > 1:
             raise ValueError("a watch begins with all values, with updates, or with a revision")
+        if resume_from is not None and resume_from < 1:
+            raise ValueError(f"resume_from is {resume_from}, and revisions begin with 1")
         for pattern in patterns:
             check_keys(pattern)
         policy = DeliverPolicy.LAST_PER_SUBJECT

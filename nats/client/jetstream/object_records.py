@@ -6,6 +6,8 @@ from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from trunkline.nats.errors import NoResponders, ObjectExists, PayloadTooLarge
 from trunkline.nats.jetstream.buckets import OBJECTS
 from trunkline.nats.jetstream.entries import ROLLUP, ROLLUP_SUBJECT
@@ -44,19 +46,24 @@ class Replacement:
         self._name = name
 
     async def run(self, make: Callable[[ObjectInfo | None], ObjectInfo]) -> ObjectInfo | None:
-        """Returns what was known. `info` has then about the time at which it was stored."""
+        """Returns what was known. `info` has then about the time at which it was stored.
+
+        Once it is asked for, a cancellation waits for the answer, for as long as a request may take: otherwise nobody
+        would know which chunks are needed. It comes behind what the caller does then without waiting, or shielded.
+        """
         subject = subject_of(self._bucket, self._name)
         for attempt in range(ATTEMPTS):
             before, sequence = await find_info(self._js, self._bucket, self._name)
             self.info = make(before)
             self.is_in_doubt = True
             try:
-                await self._js.publish(
-                    subject,
-                    self.info.encode(),
-                    headers={ROLLUP: ROLLUP_SUBJECT},
-                    expected_last_subject_sequence=sequence,
-                )
+                with trio.CancelScope(shield=True):
+                    await self._js.publish(
+                        subject,
+                        self.info.encode(),
+                        headers={ROLLUP: ROLLUP_SUBJECT},
+                        expected_last_subject_sequence=sequence,
+                    )
             except (ApiError, NoResponders, PayloadTooLarge) as error:
                 self.is_in_doubt = False
                 if not isinstance(error, WrongLast) or attempt == ATTEMPTS - 1:

@@ -101,6 +101,7 @@ class ObjectStore:
             NoResponders: the store is gone.
             RequestTimeout, NatsError: not all was acknowledged. What had this name stays, unless the very last
                 acknowledgement is missing.
+            TypeError: the source is none; text, say, which is no path.
         """
         if chunk_size < 1:
             raise ValueError(f"chunks of {chunk_size} bytes")
@@ -276,8 +277,9 @@ class ObjectStore:
         info = replace(changed(old), name=new_name)
         replacement = Replacement(self._js, self.bucket, new_name)
         await replacement.run(lambda before: unless_object(before, info))
-        # up to what was renamed: somebody may have stored another object behind it
-        await self._js.purge_stream(self._stream, subject=subject_of(self.bucket, name), before=sequence + 1)
+        with trio.CancelScope(shield=True):  # or it would have two names
+            # up to what was renamed: somebody may have stored another object behind it
+            await self._js.purge_stream(self._stream, subject=subject_of(self.bucket, name), before=sequence + 1)
         return replacement.info
 
     async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:

@@ -25,6 +25,7 @@ class Pipeline:
         inbox = js.client.new_inbox()
         self._acks = js.client.receivers.open(Subscription, f"{inbox}.*")
         self._inbox = inbox
+        self._subject = ""
         self._published = 0
         self._answered = 0
 
@@ -43,6 +44,7 @@ class Pipeline:
         """
         while self._published - self._answered >= self._most:
             await self._acknowledge()
+        self._subject = subject
         reply = f"{self._inbox}.{self._published}"
         self._published += 1  # before: when it is cancelled, it may have been written
         try:
@@ -78,7 +80,7 @@ class Pipeline:
             raise RequestTimeout(f"no acknowledgement of publication {number + 1} within {seconds:g} s")
         self._answered += 1
         if is_refusal(answer):
-            raise NoResponders(answer.subject)
+            raise NoResponders(self._subject)
         publish_ack_of(answer.payload)
         # a stream acknowledges in the order in which it takes
         if answer.subject != f"{self._inbox}.{number}":

@@ -362,6 +362,14 @@ async def test_watch_with_choices(server: NatsServer) -> None:
                 await revisions(include_history=True, **wrong)
 
 
+async def test_a_watch_that_begins_with_no_revision(server: NatsServer) -> None:
+    async with key_values(server) as (_, bucket):
+        for revision in (0, -1):
+            with pytest.raises(ValueError, match=f"resume_from is {revision}, and revisions begin with 1"):
+                async with bucket.watch(resume_from=revision):
+                    pass
+
+
 async def test_a_watch_that_nobody_reads_ends(server: NatsServer) -> None:
     async with connect(server.url, max_messages=3) as client, key_values(server) as (_, bucket):
         small = await KeyValues(client.jetstream()).open("settings")

@@ -1,7 +1,7 @@
 """Buckets of objects, with real servers of two versions."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from hashlib import sha256
 from itertools import count
@@ -16,7 +16,7 @@ from tests.nats.client.stores import IN_MEMORY, jetstream, objects
 from tests.nats.servers import NatsServer
 from trunkline.nats import connect
 from trunkline.nats.client.events import ChunksLeft
-from trunkline.nats.client.jetstream import JetStream, ObjectStores
+from trunkline.nats.client.jetstream import JetStream, ObjectStore, ObjectStores
 from trunkline.nats.client.jetstream.chunks import ObjectReader
 from trunkline.nats.client.jetstream.objects import MAX_LINKS
 from trunkline.nats.errors import (
@@ -188,6 +188,40 @@ async def test_a_cancelled_put_leaves_nothing(server: NatsServer) -> None:
         assert scope.cancelled_caught
         assert await messages(js) == 2
         assert await store.get("intro") == b"first"
+
+
+@pytest.mark.parametrize("what", ["put", "delete", "rename"])
+async def test_a_cancellation_at_the_last_moment_leaves_nothing_half_done(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It waits for the answer, and for what must follow it."""
+    calls: dict[str, Callable[[ObjectStore], Awaitable[object]]] = {
+        "put": lambda store: store.put("intro", FILM, chunk_size=100_000),
+        "delete": lambda store: store.delete("intro"),
+        "rename": lambda store: store.update("intro", new_name="start"),
+    }
+    async with objects(server) as (js, store):
+        await store.put("intro", b"first")
+        publish = js.publish
+
+        async def cancelling(*args: Any, **named: Any) -> Any:
+            scope.cancel()
+            return await publish(*args, **named)
+
+        monkeypatch.setattr(js, "publish", cancelling)
+        with trio.CancelScope() as scope:
+            await calls[what](store)
+        monkeypatch.undo()
+        assert scope.cancel_called
+        left = {info.name: info.chunks for info in await store.list()}
+        assert left == {"put": {"intro": 3}, "delete": {}, "rename": {"start": 1}}[what]
+        assert await messages(js) == 1 + sum(left.values())
+
+
+async def test_text_is_no_source(server: NatsServer) -> None:
+    async with objects(server) as (_, store):
+        with pytest.raises(TypeError, match=r"give the path of a file as a pathlib\.Path"):
+            await store.put("intro", "intro.mp4")  # type: ignore[arg-type]
 
 
 async def test_a_put_of_which_nobody_knows_whether_it_was_the_last_stays(

@@ -58,8 +58,9 @@ async def test_one_that_is_not_taken(said: Answer, error: type[Exception]) -> No
         with Pipeline(js, 10) as pipeline:
             for number in range(5):
                 await pipeline.publish("s", b"%d" % number)
-            with pytest.raises(error):
+            with pytest.raises(error) as refused:
                 await pipeline.finish()
+            assert "_INBOX" not in str(refused.value)
             await pipeline.settle()
             await pipeline.finish()
 
