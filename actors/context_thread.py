@@ -4,7 +4,7 @@ the caller waits for them."""
 from __future__ import annotations
 
 import atexit
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
@@ -14,12 +14,14 @@ import trio
 from trunkline.actors.trio_thread import Forked, TrioThread, limit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
 #: Seconds for those that are still open when the interpreter exits.
 MAX_EXIT: Final = 10.0
+#: Seconds for what is still open when the context manager has ended.
+MAX_LEAVING: Final = 2.0
 
 A = ParamSpec("A")
 T = TypeVar("T")
@@ -41,6 +43,8 @@ class ContextThread:
         self._stopped = stopped
         self._trio: TrioThread[Any] | None = None
         self._lock = Lock()
+        #: What is open within it.
+        self._entered: dict[AbstractAsyncContextManager[Any], None] = {}
 
     # Life
 
@@ -53,7 +57,7 @@ class ContextThread:
         with self._lock:
             if self._trio is not None:
                 raise RuntimeError(f"{self._name} is opened once: make another one")
-            self._trio = thread = TrioThread[Any](self._name, self._opening, stopped=self._stopped)
+            self._trio = thread = TrioThread[Any](self._name, self._opened, stopped=self._stopped)
         atexit.register(self._exit)
         thread.start()
         try:
@@ -130,23 +134,21 @@ class ContextThread:
         return self.opened.run(partial(function, *args, **kwargs), timeout=timeout)
 
     def enter(self, timeout: float | None, manager: AbstractAsyncContextManager[T]) -> T:
-        """Enter a context manager in the thread; its `__aexit__` is then called by `run`. One that an interrupted
+        """Enter a context manager in the thread, which `leave` ends, or the end of the thread. One that an interrupted
         caller knows nothing of is left at once. Raises as `run` does."""
-        is_entered, is_over = False, trio.Event()
+        is_over = trio.Event()
 
         async def enter() -> T:
-            nonlocal is_entered
             try:
                 value = await manager.__aenter__()
-                is_entered = True
+                self._entered[manager] = None
             finally:
                 is_over.set()
             return value
 
         async def leave() -> None:
             await is_over.wait()
-            if is_entered:
-                await manager.__aexit__(None, None, None)
+            await self._leave(manager, None, None, None)
 
         try:
             return self.run(timeout, enter)
@@ -154,6 +156,44 @@ class ContextThread:
             with suppress(Exception):
                 self.opened.submit(leave)
             raise
+
+    def leave(
+        self,
+        manager: AbstractAsyncContextManager[Any],
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """As the end of its block, which may have raised. Where the thread has ended, so has all that was entered.
+
+        Raises:
+            Exception: what the end of a block raises.
+        """
+        with suppress(Forked):
+            self.run(None, self._leave, manager, kind, error, trace)
+
+    async def _leave(
+        self,
+        manager: AbstractAsyncContextManager[Any],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if manager in self._entered:
+            del self._entered[manager]
+            await manager.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[Any]:
+        try:
+            async with self._opening() as value:
+                yield value
+        finally:  # one by one, or generators within generators would be finalized in any order
+            with trio.move_on_after(MAX_LEAVING, shield=True):
+                for manager in reversed(list(self._entered)):
+                    error = self._stopped()
+                    with suppress(Exception):
+                        await manager.__aexit__(type(error), error, None)
 
     def call(self, function: Callable[A, T], *args: A.args, **kwargs: A.kwargs) -> T:
         """Call a function that does not wait."""

@@ -25,9 +25,9 @@ def main(server: str) -> None:
                 message.ack()  # in any thread
         js.delete_stream("trunkline-example")
 
-        lamps = sync.KeyValues(js).create(KeyValueConfig(bucket="lamps"))
-        lamps.put("kitchen", b"on", timeout=5)
-        with lamps.watch() as watch:
+        rooms = sync.KeyValues(js).create(KeyValueConfig(bucket="rooms"))
+        rooms.put("kitchen", b"warm", timeout=5)
+        with rooms.watch() as watch:
             for entry in watch.initial():
                 print(entry.key, "is", entry.value.decode())
 

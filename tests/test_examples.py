@@ -109,7 +109,7 @@ def port() -> Iterator[int]:
     ("name", "expected"),
     [
         ("nats_client.py", "kitchen 21.5\n"),
-        ("nats_sync.py", "hello\nexample.new 0\nexample.new 1\nexample.new 2\nkitchen is on\n"),
+        ("nats_sync.py", "hello\nexample.new 0\nexample.new 1\nexample.new 2\nkitchen is warm\n"),
         ("nats_asyncio.py", "21.5\n21.5\n"),
         ("nats_service.py", "apple 0.30\nplum 404:no such fruit\n[('price', 2, 1), ('count', 0, 0)]\n"),
     ],

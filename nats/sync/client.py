@@ -207,7 +207,7 @@ class Answers:
 
     def __exit__(self, *_: object) -> None:
         with suppress(ClientClosed):
-            self._thread.run(None, self._asking.__aexit__, None, None, None)
+            self._thread.leave(self._asking)
 
     def __iter__(self) -> Self:
         return self

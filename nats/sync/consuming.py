@@ -112,7 +112,7 @@ class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage]):
     def close(self) -> None:
         """As the end of the block does it. It does not wait for the server."""
         with suppress(ClientClosed):
-            self._thread.run(None, self._subscribing.__aexit__, None, None, None)
+            self._thread.leave(self._subscribing)
         self._hand_back()
 
     def _hand_back(self) -> None:
@@ -121,7 +121,7 @@ class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage]):
             taken = self._laid_down.taken
             while taken:
                 with suppress(IndexError):  # another thread was faster
-                    self._of(taken.popleft()).nak()
+                    taken.popleft().nak()
 
     def __enter__(self) -> Self:
         return self
@@ -169,14 +169,15 @@ class PullSubscription(ConsumerMessages[TrioPull]):
         fetched = _Fetched(self._laid_down.taken)
 
         async def fetch() -> None:
-            fetched.put(
-                await self._subscription.fetch(max_messages, expires=expires, max_bytes=max_bytes, no_wait=no_wait)
+            found = await self._subscription.fetch(
+                max_messages, expires=expires, max_bytes=max_bytes, no_wait=no_wait
             )
+            fetched.put(map(self._of, found))
 
         try:
             if not fetched.begin(max_messages):
                 self._thread.run(timeout, fetch)
-            return [self._of(message) for message in fetched.take()]
+            return fetched.take()
         finally:
             fetched.end()
 
@@ -189,9 +190,9 @@ class PullSubscription(ConsumerMessages[TrioPull]):
 class _Fetched:
     """What the client's thread brings for one fetch. If that is over, it is laid down for the next one."""
 
-    def __init__(self, taken: deque[TrioMessage]) -> None:
+    def __init__(self, taken: deque[JetStreamMessage]) -> None:
         self._taken = taken
-        self._messages: deque[TrioMessage] = deque()
+        self._messages: deque[JetStreamMessage] = deque()
         self._is_over = False
 
     def begin(self, most: int) -> bool:
@@ -201,13 +202,13 @@ class _Fetched:
                 self._messages.append(self._taken.popleft())
         return bool(self._messages)
 
-    def put(self, messages: Iterable[TrioMessage]) -> None:
+    def put(self, messages: Iterable[JetStreamMessage]) -> None:
         """In the client's thread, while the other one may end it."""
         self._messages.extend(messages)
         if self._is_over:
             self.end()
 
-    def take(self) -> list[TrioMessage]:
+    def take(self) -> list[JetStreamMessage]:
         found = list(self._messages)
         self._messages.clear()
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from itertools import repeat
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -30,6 +31,7 @@ class Handover(Generic[T]):
         self._receive = receive
         self._many = many
         self.taken: deque[T] = deque()
+        self._each = map(deque[T].popleft, repeat(self.taken))
         self._taking = trio.Lock()
 
     def __len__(self) -> int:
@@ -46,9 +48,12 @@ class Handover(Generic[T]):
         until = None if timeout is None else monotonic() + limit(timeout)
         while True:
             try:
-                return self.taken.popleft()
+                # Python looks for signals behind a call, and not behind the step of a loop: what is taken is returned
+                for found in self._each:
+                    return found
             except IndexError:  # none is there, or another thread was faster
-                left = None if until is None else max(0.0, until - monotonic())
+                pass
+            left = None if until is None else max(0.0, until - monotonic())
             try:
                 self._thread.run(left, self._take)
             except TimeoutError:

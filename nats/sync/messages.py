@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import trio
 
+from trunkline.actors.trio_thread import Forked
 from trunkline.nats.client.message import Message as TrioMessage
 from trunkline.nats.client.subscription import BaseSubscription
 from trunkline.nats.client.subscription import Subscription as TrioSubscription
@@ -37,6 +38,11 @@ class Message:
     @property
     def payload(self) -> bytes:
         return self._message.payload
+
+    @property
+    def size(self) -> int:
+        """Bytes, with those of the headers."""
+        return self._message.size
 
     @property
     def subject(self) -> str:
@@ -86,7 +92,7 @@ class Messages(Generic[S, T, M]):
     def __init__(self, subscription: S, thread: ContextThread) -> None:
         self._subscription = subscription
         self._thread = thread
-        self._laid_down: Handover[T] = Handover(thread, subscription.receive, many=self._many)
+        self._laid_down: Handover[M] = Handover(thread, self._receive, many=self._many)
 
     @property
     def subject(self) -> str:
@@ -122,7 +128,7 @@ class Messages(Generic[S, T, M]):
             NatsError: there are no more, as the client has given up.
         """
         try:
-            return self._of(self._laid_down.pick_up(timeout))
+            return self._laid_down.pick_up(timeout)
         except ClientClosed:
             raise trio.EndOfChannel from None
 
@@ -138,6 +144,9 @@ class Messages(Generic[S, T, M]):
     def drain(self, *, timeout: float | None = None) -> None:
         """Nothing more is asked for, and what the server has sent until then is there when this returns."""
         self._thread.run(timeout, self._subscription.drain)
+
+    async def _receive(self) -> M:
+        return self._of(await self._subscription.receive())
 
     # For those that are derived
 
@@ -159,7 +168,7 @@ class Subscription(Messages[TrioSubscription, TrioMessage, Message]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ClientClosed):
+        with suppress(ClientClosed, Forked):
             self.unsubscribe()
 
     def _of(self, message: TrioMessage) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 import trio
 
 from trunkline.actors.trio_thread import limit
+from trunkline.nats.client.jetstream.chunks import refuse_text
 from trunkline.nats.client.jetstream.objects import ObjectStores as TrioObjectStores
 from trunkline.nats.errors import ClientClosed
 from trunkline.nats.jetstream.object_infos import CHUNK_SIZE
@@ -20,9 +21,10 @@ from trunkline.nats.sync.handover import Handover
 from trunkline.nats.sync.watching import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from trunkline.actors.answer import Answer
     from trunkline.actors.context_thread import ContextThread
     from trunkline.nats.client.jetstream.chunks import ObjectReader as TrioObjectReader
     from trunkline.nats.client.jetstream.objects import ObjectStore as TrioObjectStore
@@ -66,7 +68,7 @@ class ObjectReader:
     def close(self) -> None:
         """As the end of the block does it."""
         with suppress(ClientClosed):
-            self._thread.run(None, self._opening.__aexit__, None, None, None)
+            self._thread.leave(self._opening)
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +106,7 @@ class ObjectStore:
                 name, source, description=description, headers=headers, metadata=metadata, chunk_size=chunk_size
             )
 
+        refuse_text(source)
         if isinstance(source, os.PathLike):
             return self._thread.run(timeout, put, source)
         if isinstance(source, bytes | bytearray | memoryview):
@@ -114,25 +117,48 @@ class ObjectStore:
         self, put: Callable[[AsyncIterable[bytes]], Awaitable[ObjectInfo]], source: Iterable[bytes], timeout: float | None
     ) -> ObjectInfo:
         sender, receiver = trio.open_memory_channel[bytes](0)
+        is_complete = False
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            async for piece in receiver:
+                yield piece
+            if not is_complete:
+                raise _NotComplete
 
         async def store() -> ObjectInfo:
-            async with receiver:
+            async with receiver, aclosing(pieces()) as all_pieces:
                 with trio.move_on_after(inf if timeout is None else limit(timeout)):
-                    return await put(receiver)
+                    return await put(all_pieces)
                 raise TimeoutError(f"not stored within {timeout:g} s")
 
-        answer, cancel = self._thread.opened.submit(store)
         try:
-            with suppress(trio.BrokenResourceError):  # the answer says why
-                for piece in _gathered(source):
-                    self._thread.run(None, sender.send, piece)
-            self._thread.call(sender.close)
-            answer.wait()
-        finally:
-            if not answer.done:
-                cancel()
-                answer.wait()  # it removes what it has stored
+            answer, cancel = self._thread.opened.submit(store)
+            try:
+                is_complete = self._send(source, sender, answer)
+                if is_complete:
+                    self._thread.call(sender.close)
+                    answer.wait()
+            finally:
+                if not answer.done:
+                    cancel()
+                    answer.wait()  # it removes what it has stored
+        finally:  # also if nobody knows the answer
+            with suppress(Exception):
+                self._thread.call(sender.close)
         return answer.result()
+
+    def _send(self, source: Iterable[bytes], sender: trio.MemorySendChannel[bytes], answer: Answer[ObjectInfo]) -> bool:
+        """Whether all was sent: the answer says why not."""
+        left = bytearray()
+        for piece in source:
+            left += piece
+            if answer.done:
+                return False
+            if len(left) >= _AT_ONCE:
+                if not self._thread.run(None, _sent, sender, bytes(left)):
+                    return False
+                left.clear()
+        return self._thread.run(None, _sent, sender, bytes(left))
 
     def get(self, name: str, *, timeout: float | None = None) -> bytes:
         """All of an object, in memory."""
@@ -229,13 +255,14 @@ class ObjectStores:
         return self._thread.run(timeout, self._stores.list)
 
 
-def _gathered(source: Iterable[bytes]) -> Iterator[bytes]:
-    """Pieces that are no smaller than what crosses threads at once."""
-    left = bytearray()
-    for piece in source:
-        left += piece
-        if len(left) >= _AT_ONCE:
-            yield bytes(left)
-            left.clear()
-    if left:
-        yield bytes(left)
+class _NotComplete(Exception):
+    """The caller has gone, or what gives the pieces has raised."""
+
+
+async def _sent(sender: trio.MemorySendChannel[bytes], piece: bytes) -> bool:
+    """Whether somebody takes it."""
+    try:
+        await sender.send(piece)
+    except trio.BrokenResourceError:
+        return False
+    return True

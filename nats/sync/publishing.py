@@ -89,7 +89,7 @@ class _Publishing(Generic[P]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._thread.run(None, self._opening.__aexit__, kind, error, trace)
+            self._thread.leave(self._opening, kind, error, trace)
         except Exception:
             if error is None:
                 raise

@@ -71,7 +71,7 @@ class Watch(Generic[T]):
     def close(self) -> None:
         """As the end of the block does it."""
         with suppress(ClientClosed):
-            self._thread.run(None, self._watching.__aexit__, None, None, None)
+            self._thread.leave(self._watching)
 
     def __enter__(self) -> Self:
         return self

@@ -143,6 +143,8 @@ class Stand:
 
     def __init__(self, said: list[str], opens_in: float = 0.0) -> None:
         self.said = said
+        self.name = ""
+        self.error: object = None
         self.ended = threading.Event()
         self._opens_in = opens_in
 
@@ -153,11 +155,12 @@ class Stand:
             self.said.append("not opened")
             self.ended.set()
             raise
-        self.said.append("opened")
+        self.said.append(f"{self.name}opened")
         return "stand"
 
-    async def __aexit__(self, *_: object) -> None:
-        self.said.append("closed")
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        self.error = error
+        self.said.append(f"{self.name}closed")
         self.ended.set()
 
 
@@ -166,7 +169,7 @@ def test_what_is_entered_is_left_by_the_caller() -> None:
     shop.thread.open(SOON)
     stand = Stand(shop.said)
     assert shop.thread.enter(SOON, stand) == "stand"
-    assert shop.thread.run(SOON, stand.__aexit__, None, None, None) is None
+    shop.thread.leave(stand)
     assert shop.said == ["opened", "closed"]
     shop.thread.close(SOON)
 
@@ -215,4 +218,33 @@ def test_what_is_not_entered_in_time_is_not_left() -> None:
     assert shop.said == ["not opened"]
     assert shop.thread.run(SOON, shop.sell, name="lamp") == "a lamp"
     assert shop.said == ["not opened"]
+    shop.thread.close(SOON)
+
+
+def test_what_is_still_entered_is_left_when_the_thread_ends() -> None:
+    """The last one first, behind the end of what is open."""
+    shop = Shop()
+    shop.thread.open(SOON)
+    one, two, left = Stand(said := []), Stand(said), Stand(said)
+    for stand in (one, left, two):
+        stand.name = f"{'one' if stand is one else 'two' if stand is two else 'left'} "
+        shop.thread.enter(SOON, stand)
+    shop.thread.leave(left)
+    shop.thread.leave(left)
+    shop.thread.close(SOON)
+    assert shop.said == ["left"]
+    assert said == ["one opened", "left opened", "two opened", "left closed", "two closed", "one closed"]
+    with pytest.raises(Closed):
+        shop.thread.leave(one)
+    assert len(said) == 6
+
+
+def test_an_error_of_a_block_goes_to_its_end() -> None:
+    shop = Shop()
+    shop.thread.open(SOON)
+    stand = Stand(shop.said)
+    shop.thread.enter(SOON, stand)
+    error = KeyError("mine")
+    shop.thread.leave(stand, KeyError, error, None)
+    assert stand.error is error
     shop.thread.close(SOON)

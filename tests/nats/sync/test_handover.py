@@ -1,5 +1,6 @@
 """What one thread lays down and others pick up: nothing is lost, whatever ends a call."""
 
+import dis
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -136,3 +137,13 @@ def test_messages_and_entries_cross_many_at_a_time(server: NatsServer) -> None:
             watch.receive(timeout=SOON)
             assert len(watch._changes) == 4
         sync.KeyValues(client.jetstream()).delete("lamps")
+
+
+def test_python_looks_for_no_signal_between_taking_and_returning() -> None:
+    """It does behind a call: what it took would be lost. See `tests/nats/sync/test_client.py` for real ones."""
+    code = Handover.pick_up.__code__
+    names = [each.opname for each in dis.get_instructions(code)]
+    step = names.index("FOR_ITER")
+    behind = [name for name in names[step + 1 :] if name != "CACHE"]
+    assert behind[0] == "STORE_FAST"
+    assert not {"CALL", "RESUME", "JUMP_BACKWARD"} & set(behind[: behind.index("RETURN_VALUE")])

@@ -1,10 +1,13 @@
 """Buckets of objects for threads, with real servers of two versions."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
 from tests.nats.client.stores import IN_MEMORY
 from tests.nats.servers import NatsServer
@@ -86,6 +89,11 @@ def broken() -> Iterator[bytes]:
     raise OSError("the tape is torn")
 
 
+def torn() -> Iterator[bytes]:
+    yield b"half"
+    raise trio.BrokenResourceError("the reel is torn")
+
+
 def interrupted() -> Iterator[bytes]:
     yield FILM
     raise KeyboardInterrupt
@@ -100,10 +108,12 @@ def too_late() -> Iterator[bytes]:
     ("pieces", "error", "match"),
     [
         (broken, OSError, "the tape is torn"),
+        (torn, trio.BrokenResourceError, "the reel is torn"),
         (interrupted, KeyboardInterrupt, None),
         (too_late, TimeoutError, "the tape is not there"),
         (endless, TimeoutError, r"not stored within 0\.3 s"),
-        (lambda: "a path", TypeError, "bytearray"),
+        (lambda: "a path", TypeError, "pathlib"),
+        (lambda: ["text"], TypeError, "bytearray"),
     ],
 )
 def test_what_is_not_stored_leaves_nothing(
@@ -118,6 +128,46 @@ def test_what_is_not_stored_leaves_nothing(
         films.put("intro", pieces(), timeout=0.3 if pieces is endless else None)
     assert films.get("intro") == b"old"
     assert messages(js) == 2
+
+
+@pytest.mark.parametrize("piece", [b"", b"1"])
+def test_the_time_is_over_however_small_the_pieces_are(
+    js: sync.JetStream, films: sync.ObjectStore, piece: bytes
+) -> None:
+    films.put("intro", b"old")
+    with pytest.raises(TimeoutError, match=r"not stored within 0\.05 s"):
+        films.put("intro", repeat(piece), timeout=0.05)
+    assert films.get("intro") == b"old"
+    assert messages(js) == 2
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupt_as_it_begins_or_ends_leaves_nothing_at_work(
+    films: sync.ObjectStore, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    thread = films._thread.opened
+    tasks = thread.call(lambda: thread._nursery.child_tasks)
+    submit = thread.submit
+
+    def interrupted(function: Callable[[], Awaitable[object]]) -> Any:
+        found = submit(function)
+        if begun:
+            monkeypatch.setattr(found[0], "wait", interrupting)
+            return found
+        raise KeyboardInterrupt
+
+    def interrupting() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    films.put("intro", b"old")
+    monkeypatch.setattr(thread, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        films.put("intro", iter([b"1", b"2"]))
+    monkeypatch.undo()
+    while thread.call(lambda: len(tasks)):
+        films.info("intro")  # it ends meanwhile
+    assert films.get("intro") in ((b"old", b"12") if begun else (b"old",))
 
 
 def test_pieces_of_what_is_refused(stores: sync.ObjectStores, films: sync.ObjectStore) -> None:
