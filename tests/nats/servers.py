@@ -37,7 +37,8 @@ class NatsServer:
 
     def __init__(self, kind: str, folder: Path, *options: str) -> None:
         if kind != BROKER and _PROGRAMS[kind] is None:
-            pytest.skip(f"there is no {kind} nats-server")
+            # where everything is to be tried, a machine without one is none
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(f"there is no {kind} nats-server")
         self.kind = kind
         self.port = 0
         self.folder = folder

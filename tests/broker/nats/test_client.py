@@ -1,7 +1,10 @@
 """A client of NATS as all others see it: in listings, hooks, metrics and traces."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.broker.nats.speaking import NatsRoom, nats_room
 from trunkline.hooks.points import POINTS
@@ -134,13 +137,59 @@ async def test_an_mqtt_client_that_takes_its_id_ends_it() -> None:
 async def test_a_trace_shows_what_becomes_of_its_message() -> None:
     async with nats_room() as here:
         here.node.trace.start(clients=[], topics=["#"])
+        speaker, wire, others = await here.speaker(), await here.wire("device"), await here.speaker()
+        await wire.subscribe(("a", 0))
+        await others.say(b"SUB a 1", b"PING")
+        await others.expect(b"PONG")
+        await speaker.publish(b"a", b"x")
+        await wire.expect_publish("a", b"x")
+        await wire.publish("a", b"yy")
+        await others.expect(b"MSG a 1 1", b"x", b"MSG a 1 2", b"yy")
+        second, first = here.node.trace.messages()[0]
+        names = {row.client_id for row in here.broker.clients if row.version == "NATS"}
+        (listener,) = names - {first.publisher}
+        assert (len(names), second.publisher) == (2, "device")
+        for row in (first, second):
+            trace = here.node.trace.find(row.guid)
+            assert {name: str(trace.outcome(name)) for name in ("device", listener)} == dict.fromkeys(
+                ("device", listener), "routed, delivered, completed"
+            )
+
+
+async def test_the_event_log_has_its_life_and_its_messages(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="needs trunkline[events]")
+    from tests.events.recordings import recorded
+
+    async with nats_room(plugins={"events": {"path": str(tmp_path)}}) as here:
         speaker, wire = await here.speaker(), await here.wire("device")
+        (client_id,) = (row.client_id for row in here.broker.clients if row.version == "NATS")
+        await speaker.say(b"SUB b 1", b"PING")
+        await speaker.expect(b"PONG")
         await wire.subscribe(("a", 0))
         await speaker.publish(b"a", b"x")
         await wire.expect_publish("a", b"x")
-        (row,) = here.broker.clients[:1]
-        assert row.client_id.startswith("auto-nats-")
-        assert here.node.has_trace
+        await wire.publish("b", b"y")
+        await speaker.expect(b"MSG b 1 1", b"y")
+        await speaker.leave()
+    rows = recorded(tmp_path)
+    assert [
+        row["kind"] for row in rows if row.get("client_id") == client_id and row["kind"] != "client.acl_decided"
+    ] == [
+        *("client.authenticated", "session.created", "client.connack", "client.connected", "session.subscribed"),
+        *("message.publish", "message.routed", "message.delivered", "client.disconnected", "session.terminated"),
+    ]
+    delivered = {
+        row["topic"]: (row["client_id"], row["publisher"]) for row in rows if row["kind"] == "message.delivered"
+    }
+    assert delivered == {"a": ("device", client_id), "b": (client_id, "device")}
+
+
+async def test_what_the_broker_says_of_itself() -> None:
+    async with nats_room(sys={"interval": 0.05}) as here:
+        speaker = await here.speaker()
+        await speaker.say(b"SUB $SYS.broker.uptime 1", b"SUB > 2")
+        said = await speaker.line()
+        assert said.startswith(b"MSG $SYS.broker.uptime 1 ")
 
 
 async def test_settings_that_change_hold_for_it() -> None:

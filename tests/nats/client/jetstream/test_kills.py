@@ -3,11 +3,14 @@ was acknowledged."""
 
 import os
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import trio
 
-from tests.nats.servers import KINDS, NatsServer, running
+from tests.nats.servers import BROKER, CORE_KINDS, KINDS, NatsServer, running
 from trunkline.nats import Client, connect
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
 from trunkline.nats.errors import NatsError
@@ -76,11 +79,24 @@ async def kill(server: NatsServer, ledger: Ledger) -> None:
         await trio.to_thread.run_sync(server.start)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_nothing_that_was_acknowledged_is_lost(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+@contextmanager
+def keeping(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[NatsServer]:
+    """A server that has all of it when it comes back."""
+    if kind == BROKER:
+        monkeypatch.setenv("TRUNKLINE_STORE__PATH", str(folder / "store.db"))
+        monkeypatch.setenv("TRUNKLINE_STORE__DURABILITY", "os")
+    options = () if kind == BROKER else ("-js", "-sd", str(folder / "js"))
+    with running(kind, folder, *options) as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", CORE_KINDS)
+async def test_nothing_that_was_acknowledged_is_lost(
+    kind: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, ledger, done = tmp_path_factory.mktemp("kills"), Ledger(), trio.Event()
     settings = {"reconnect_wait": 0.01, "max_reconnect_wait": 0.1, "on_event": lambda _: None}
-    with running(kind, folder, "-js", "-sd", str(folder / "js")) as server:
+    with keeping(kind, folder, monkeypatch) as server:
         async with connect(server.url, **settings) as one, connect(server.url, **settings) as two:
             js = one.jetstream(timeout=60.0)
             await js.create_stream(StreamConfig(name="kills", subjects=("kills",)))
@@ -100,3 +116,56 @@ async def test_nothing_that_was_acknowledged_is_lost(kind: str, tmp_path_factory
             assert (await js.stream("kills")).state.messages == KILLS * NUMBER
     for seen in ledger.seen.values():
         assert set(seen) == ledger.published
+
+
+CLIENTS = 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_that_come_back_at_once_ask_for_little(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a consumer that is pulled, one that is pushed, and one that is made anew."""
+    seen, lot = Counter[tuple[int, bytes]](), trio.lowlevel.ParkingLot()
+
+    async def until(payload: bytes) -> None:
+        while len([each for each in seen if each[1] == payload]) < 3 * CLIENTS:
+            await lot.park()
+
+    async def take(subscription: ConsumerSubscription) -> None:
+        async for message in subscription:
+            seen[id(subscription), message.payload] += 1
+            lot.unpark_all()
+            message.ack()
+
+    async def follow(number: int, *, task_status: trio.TaskStatus[None]) -> None:
+        async with connect(server.url, on_event=lambda _: None) as client:
+            js, quick = client.jetstream(timeout=60.0), ConsumerConfig(idle_heartbeat=0.5)
+            async with (
+                js.subscribe_pull("news", durable=f"pull{number}") as pulled,
+                js.subscribe("news", durable=f"push{number}", config=quick) as pushed,
+                js.subscribe_ordered("news", config=quick) as ordered,
+                trio.open_nursery() as nursery,
+            ):
+                for each in (pulled, pushed, ordered):
+                    nursery.start_soon(take, each)
+                task_status.started()
+
+    with keeping(kind, tmp_path, monkeypatch) as server:
+        async with connect(server.url, on_event=lambda _: None) as client, trio.open_nursery() as nursery:
+            js = client.jetstream(timeout=60.0)
+            await js.create_stream(StreamConfig(name="news", subjects=("news",)))
+            with trio.fail_after(120):
+                for number in range(CLIENTS):
+                    await nursery.start(follow, number)
+                await js.publish("news", b"first")
+                await until(b"first")
+                server.kill()
+                await trio.to_thread.run_sync(server.start)
+                await js.publish("news", b"again")
+                await until(b"again")
+            # the server has just begun to count: an ordered one makes a consumer and removes one, a pull asks again
+            asked = (await js.account_info()).api.total
+            nursery.cancel_scope.cancel()
+    assert asked <= 6 * CLIENTS
+    assert {each for each in seen.values()} == {1}
