@@ -399,10 +399,12 @@ class Device:
                 self.story.doubtful.discard(payload)
             await trio.sleep(self.chance.random() * PAUSE)
             if leaves:
+                kills = broker.kills
                 await wire.disconnect()
-                async with await broker.wire() as other:  # it was the broker that closed, and not its end
+                async with await broker.wire() as other:
                     await other.connect("asking")
-                self.story.taken_back.add(payload)
+                if broker.kills == kills:  # it was the broker that closed, and not its end
+                    self.story.taken_back.add(payload)
 
     async def settle(self, broker: Broker) -> None:
         await self.come(broker, leaves=False)

@@ -60,6 +60,8 @@ class Broker:
         self._process = process
         self._lines = lines
         self._port = 0
+        #: Workers that were killed.
+        self.kills = 0
         #: All that it has said.
         self.said = b""
         #: It has ended.
@@ -120,6 +122,7 @@ class Broker:
     def kill_worker(self, number: int) -> None:
         found = re.findall(rb"worker %d: process (\d+)" % number, self.said)
         if found:
+            self.kills += 1
             with suppress(ProcessLookupError):
                 os.kill(int(found[-1]), signal.SIGKILL)
 
