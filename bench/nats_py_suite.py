@@ -1,8 +1,9 @@
-"""nats-py's own tests of JetStream at the broker, which they take for a NATS server: `python -m bench.nats_py_suite
-FOLDER`, where FOLDER is an unpacked source archive of nats-py that has `tests/test_js.py`. Needs nats-py and pytest.
+"""nats-py's own tests at the broker, which they take for a NATS server: `python -m bench.nats_py_suite FOLDER`, where
+FOLDER is an unpacked source archive of nats-py that has `tests/test_js.py`. Needs nats-py and pytest.
 
 Nothing of the suite is changed: it imports its servers from a module `tests.utils`, and this is another one. Its cases
-connect to port 4222 of this machine, where nothing else may listen. Prints what failed, and why; then a line for each
+connect to port 4222 of this machine, where nothing else may listen. Cases that want a server with settings of its own,
+such as a cluster or TLS, are skipped. Prints what failed, and why; then a line for each
 case, and how many passed. Ends with 1 if one failed.
 """
 
@@ -109,12 +110,21 @@ def on_asyncio(scene: Callable[..., Coroutine[Any, Any, None]], seconds: float) 
     return run
 
 
+class NotOffered(unittest.TestCase):
+    """In place of the servers of other cases."""
+
+    def setUp(self) -> None:
+        self.skipTest("it wants a server with other settings")
+
+
 def tests_in(folder: Path, program: str) -> dict[str, ModuleType]:
     """The suite's package, with other servers in the module from which its cases have theirs."""
     package, servers = ModuleType("tests"), ModuleType("tests.utils")
     package.__path__ = [str(folder / "tests")]
     vars(servers).update(
+        __getattr__=lambda name: NotOffered if name.endswith("TestCase") else getattr(ModuleType, name),
         asyncio=asyncio,
+        SingleServerTestCase=case_with(program, ""),
         SingleJetStreamServerTestCase=case_with(program, ""),
         SingleJetStreamServerLimitsTestCase=case_with(program, LIMITS),
         async_test=partial(on_asyncio, seconds=5),
@@ -125,8 +135,9 @@ def tests_in(folder: Path, program: str) -> dict[str, ModuleType]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.nats_py_suite", description="nats-py's tests of JetStream")
+    parser = argparse.ArgumentParser(prog="python -m bench.nats_py_suite", description="nats-py's own tests")
     parser.add_argument("folder", type=Path, help="an unpacked source archive of nats-py")
+    parser.add_argument("--file", default="test_js.py", metavar="NAME", help="of its tests (default: %(default)s)")
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="only the cases that pytest chooses by this")
     parser.add_argument("--server", default="", metavar="PROGRAM", help="a nats-server in place of the broker")
     given = parser.parse_args()
@@ -135,7 +146,7 @@ def main() -> int:
     sys.modules.update(tests_in(given.folder, given.server))
     os.chdir(given.folder)
     return pytest.main(
-        ["tests/test_js.py", "-k", given.k, "-c", os.devnull, "-p", "no:cacheprovider", "--tb=short", "-q", "-rA"]
+        [f"tests/{given.file}", "-k", given.k, "-c", os.devnull, "-p", "no:cacheprovider", "--tb=short", "-q", "-rA"]
     )
 
 

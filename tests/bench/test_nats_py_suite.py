@@ -12,6 +12,7 @@ import unittest
 from tests.utils import *
 
 import nats
+from tests.utils import ClusteringTestCase
 
 
 class Case(unittest.TestCase):
@@ -28,6 +29,11 @@ class Case(unittest.TestCase):
 class WithServer(SingleJetStreamServerTestCase):
     def test_of_others(self):
         raise AssertionError
+
+
+class OfCluster(ClusteringTestCase):
+    def test_that_wants_several(self):
+        raise AssertionError
 """
 
 
@@ -35,10 +41,10 @@ def test_it_tells_of_each_case(tmp_path: Path) -> None:
     if not any(importlib.metadata.distributions(name="nats-py")):
         pytest.skip("needs nats-py")
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_js.py").write_text(SUITE)
-    command = [sys.executable, "-m", "bench.nats_py_suite", str(tmp_path), "-k", "that"]
+    (tmp_path / "tests" / "test_some.py").write_text(SUITE)
+    command = [sys.executable, "-m", "bench.nats_py_suite", str(tmp_path), "--file", "test_some.py", "-k", "that"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
-    assert "PASSED tests/test_js.py::Case::test_that_passes" in done.stdout
-    assert "FAILED tests/test_js.py::Case::test_that_fails - ValueError: so it is" in done.stdout
-    assert "1 failed, 1 passed, 1 deselected" in done.stdout
+    assert "PASSED tests/test_some.py::Case::test_that_passes" in done.stdout
+    assert "FAILED tests/test_some.py::Case::test_that_fails - ValueError: so it is" in done.stdout
+    assert "1 failed, 1 passed, 1 skipped, 1 deselected" in done.stdout
