@@ -169,9 +169,7 @@ class PullSubscription(ConsumerMessages[TrioPull]):
         fetched = _Fetched(self._laid_down.taken)
 
         async def fetch() -> None:
-            found = await self._subscription.fetch(
-                max_messages, expires=expires, max_bytes=max_bytes, no_wait=no_wait
-            )
+            found = await self._subscription.fetch(max_messages, expires=expires, max_bytes=max_bytes, no_wait=no_wait)
             fetched.put(map(self._of, found))
 
         try:

@@ -114,7 +114,10 @@ class ObjectStore:
         return self._put_pieces(put, source, timeout)
 
     def _put_pieces(
-        self, put: Callable[[AsyncIterable[bytes]], Awaitable[ObjectInfo]], source: Iterable[bytes], timeout: float | None
+        self,
+        put: Callable[[AsyncIterable[bytes]], Awaitable[ObjectInfo]],
+        source: Iterable[bytes],
+        timeout: float | None,
     ) -> ObjectInfo:
         sender, receiver = trio.open_memory_channel[bytes](0)
         is_complete = False

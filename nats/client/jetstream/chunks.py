@@ -28,7 +28,7 @@ def refuse_text(source: object) -> None:
         TypeError: it may be meant as a path, or as what has to be encoded.
     """
     if isinstance(source, str):
-        raise TypeError("an object is put from bytes, not text: encode it, or give the path of a file as a pathlib.Path")
+        raise TypeError("an object is made of bytes, not text: encode it, or give the path of a file as a pathlib.Path")
 
 
 async def cut(source: Source, size: int) -> AsyncGenerator[bytes]:

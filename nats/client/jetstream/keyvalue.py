@@ -199,7 +199,8 @@ class KeyValue:
         (`updates_only`). With `meta_only` the values are left out.
 
         Raises:
-            ValueError: it is to begin at several places, or with no revision. BadSubject, which is one: a pattern is none.
+            ValueError: it is to begin at several places, or with no revision. BadSubject, which is one: a pattern
+                is none.
             NotSupported: there are several patterns, which servers before 2.10 do not know.
             ApiError: the server refuses it, as the patterns overlap, or the bucket is gone.
         """
