@@ -1,4 +1,4 @@
-"""What comes one after the other in the client's thread, laid down there for the threads that want it: so a call that is
+"""What comes one after the other in the client's thread, laid down there for the threads that want it: a call that is
 interrupted, or whose time is over, takes none."""
 
 from __future__ import annotations
