@@ -40,7 +40,7 @@ def test_what_is_subscribed_to() -> None:
     client = Client()
     receivers = Receivers(client)
     one = receivers.open(Subscription, "a.*", queue="q")
-    inbox = Inbox("_INBOX.x", receivers.next_id(), client)
+    inbox = Inbox("_INBOX.x", receivers.next_id(), client, print)
     receivers.add(inbox)
     assert client.written == [b"SUB a.* q 1\r\n", b"SUB _INBOX.x.* 2\r\n"]
     assert receivers.subscriptions == [one]
