@@ -23,14 +23,14 @@ from trunkline.mqtt.message import Message
 from trunkline.testing.replay import Comparison, replay
 
 
-def replayed(path: Path, **options: Any) -> Comparison:
+def replayed(path: Path, clock: trio.abc.Clock | None = None, **options: Any) -> Comparison:
     """In a trio run of its own, for tests without one."""
     found: list[Comparison] = []
 
     async def main() -> None:
         found.append(await replay(path, **options))
 
-    trio.run(main)
+    trio.run(main, clock=clock)
     return found[0]
 
 
@@ -125,7 +125,7 @@ def test_a_broker_that_changes_messages_is_found_out(by_paho: Path) -> None:
 def test_a_broker_that_loses_a_message_is_found_out_and_the_rest_is_the_same(by_paho: Path) -> None:
     hooks = Hooks()
     hooks.add("message.deliver", lambda client, message: DROP if message.payload == b"11" else None)
-    comparison = replayed(by_paho, hooks=hooks, patience=0.2)
+    comparison = replayed(by_paho, MockClock(autojump_threshold=0), hooks=hooks)
     lost = [difference for difference in comparison.differences if difference.expected.startswith("PUBLISH")]
     assert [(difference.expected, difference.got) for difference in lost] == [("PUBLISH t/2 qos=2 '11'", "")]
     # and the broker's half of the exchange that followed
@@ -262,25 +262,25 @@ async def test_takeovers_and_refusals_are_the_same_again(tmp_path: Path) -> None
     assert comparison.skipped == ["#4: its CONNECT could not be decoded, and may hold secrets"]
 
 
-async def test_a_connection_that_should_have_ended_is_reported(tmp_path: Path) -> None:
+async def test_a_connection_that_should_have_ended_is_reported(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with room(record=tmp_path / "j", mqtt={"max_packet_size": 200}) as here:
         client = await here.client("a")
         await client.send(raw.publish("t", b"x" * 300))
         await client.expect_disconnect(0x95)
-    comparison = await replay(tmp_path / "j", patience=0.05)
+    comparison = await replay(tmp_path / "j")
     found = [(each.expected.split(" ")[0], each.got.split(" ")[0]) for each in comparison.differences]
     assert found == [("CONNACK", "CONNACK"), ("DISCONNECT", ""), ("the", "an")]
     assert comparison.differences[-1].got == "an open connection"
 
 
-async def test_a_connection_that_should_not_have_ended_is_reported(tmp_path: Path) -> None:
+async def test_a_connection_that_should_not_have_ended_is_reported(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with room(record=tmp_path / "j") as here:
         client = await here.client("a", 4)
         await client.ping()
         await client.ping()
     async with room() as here:
         here.broker.hooks.add("client.connected", lambda client: here.broker.kick("a"))
-        comparison = await replay(tmp_path / "j", here.broker, patience=0.05)
+        comparison = await replay(tmp_path / "j", here.broker)
     found = [(each.expected, each.got) for each in comparison.differences]
     assert found == [("PINGRESP", ""), ("PINGRESP", ""), ("an open connection", "the end of the connection")]
 
