@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from trunkline.actors.context_thread import ContextThread, InThread
+from trunkline.actors.trio_thread import Forked
 
 #: Seconds for what should come.
 SOON = 60.0
@@ -248,3 +249,14 @@ def test_an_error_of_a_block_goes_to_its_end() -> None:
     shop.thread.leave(stand, KeyError, error, None)
     assert stand.error is error
     shop.thread.close(SOON)
+
+
+def test_leaving_has_no_effect_in_a_process_that_was_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop()
+
+    def forked(*_: object) -> None:
+        raise Forked
+
+    monkeypatch.setattr(shop.thread, "run", forked)
+    shop.thread.leave(Stand(shop.said))
+    assert shop.said == []
