@@ -140,11 +140,11 @@ class ObjectStore:
                 is_complete = self._send(source, sender, answer)
                 if is_complete:
                     self._thread.call(sender.close)
-                    answer.wait()
-            finally:
-                if not answer.done:
-                    cancel()
-                    answer.wait()  # it removes what it has stored
+                answer.wait()
+            except BaseException:
+                cancel()
+                answer.wait()  # it removes what it has stored
+                raise
         finally:  # also if nobody knows the answer
             with suppress(Exception):
                 self._thread.call(sender.close)
