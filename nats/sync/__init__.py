@@ -9,7 +9,7 @@ and takes no message. Both leave the client open. Any number of threads may use 
   `direct` several messages at once.
 - `keyvalue` and `objects` are buckets on top of that, and `watching` tells what is in one and what changes.
 - `services`: what `client.service` gives, and the requests to it.
-- `handover`: how all of them take what comes one after the other.
+- `handover`: how all of them take what comes one after the other, and end what they have opened.
 """
 
 from trunkline.nats.sync.client import Answers, Client, connect

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.nats.client.jetstream.message import JetStreamMessage as TrioMessage
 from trunkline.nats.client.jetstream.ordered import OrderedSubscription as TrioOrdered
 from trunkline.nats.client.jetstream.pull import PullSubscription as TrioPull
 from trunkline.nats.client.jetstream.push import PushSubscription as TrioPush
 from trunkline.nats.client.jetstream.subscribed import ConsumerSubscription
-from trunkline.nats.errors import ClientClosed, NatsError
+from trunkline.nats.errors import NatsError
+from trunkline.nats.sync.handover import Block
 from trunkline.nats.sync.messages import Message, Messages
 
 if TYPE_CHECKING:
@@ -77,13 +78,13 @@ class JetStreamMessage(Message):
         self._thread.run(None, ack_sync)
 
 
-class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage]):
+class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage], Block):
     """What subscriptions to consumers share. Leaving the block (`with`), or `close`, ends it as the end of its block
     does on trio."""
 
     def __init__(self, subscribing: AbstractAsyncContextManager[C], subscription: C, thread: ContextThread) -> None:
         super().__init__(subscription, thread)
-        self._subscribing = subscribing
+        Block.__init__(self, subscribing, thread)
 
     @property
     def stream(self) -> str:
@@ -111,8 +112,7 @@ class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage]):
 
     def close(self) -> None:
         """As the end of the block does it. It does not wait for the server."""
-        with suppress(ClientClosed):
-            self._thread.leave(self._subscribing)
+        super().close()
         self._hand_back()
 
     def _hand_back(self) -> None:
@@ -122,12 +122,6 @@ class ConsumerMessages(Messages[C, TrioMessage, JetStreamMessage]):
             while taken:
                 with suppress(IndexError):  # another thread was faster
                     taken.popleft().nak()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _of(self, message: TrioMessage) -> JetStreamMessage:
         return JetStreamMessage(message, self._thread)

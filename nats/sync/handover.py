@@ -7,14 +7,16 @@ from collections import deque
 from contextlib import suppress
 from itertools import repeat
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 import trio
 
 from trunkline.actors.trio_thread import limit
+from trunkline.nats.errors import ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from trunkline.actors.context_thread import ContextThread
 
@@ -22,6 +24,25 @@ if TYPE_CHECKING:
 MAX_TAKEN: Final = 256
 
 T = TypeVar("T")
+
+
+class Block:
+    """What was entered in the client's thread, for the length of a `with` block, or until `close`."""
+
+    def __init__(self, entered: AbstractAsyncContextManager[Any], thread: ContextThread) -> None:
+        self._entered = entered
+        self._thread = thread
+
+    def close(self) -> None:
+        """As the end of the block does it."""
+        with suppress(ClientClosed):
+            self._thread.leave(self._entered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Handover(Generic[T]):

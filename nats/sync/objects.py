@@ -15,9 +15,8 @@ import trio
 from trunkline.actors.trio_thread import limit
 from trunkline.nats.client.jetstream.chunks import refuse_text
 from trunkline.nats.client.jetstream.objects import ObjectStores as TrioObjectStores
-from trunkline.nats.errors import ClientClosed
 from trunkline.nats.jetstream.object_infos import CHUNK_SIZE
-from trunkline.nats.sync.handover import Handover
+from trunkline.nats.sync.handover import Block, Handover
 from trunkline.nats.sync.watching import Watch
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ Source: TypeAlias = bytes | Iterable[bytes] | os.PathLike[str]
 _AT_ONCE: Final = 1 << 18
 
 
-class ObjectReader:
+class ObjectReader(Block):
     """The chunks of an object: `with store.open("film") as reader: for chunk in reader:`. The last one is handed out
     when all of them are found to be what was put into the store. Raises as the reader of the client on trio does."""
 
@@ -51,9 +50,8 @@ class ObjectReader:
         reader: TrioObjectReader,
         thread: ContextThread,
     ) -> None:
+        super().__init__(opening, thread)
         self.info = reader.info
-        self._opening = opening
-        self._thread = thread
         self._chunks = Handover(thread, reader.__anext__)
 
     def __iter__(self) -> Self:
@@ -64,17 +62,6 @@ class ObjectReader:
             return self._chunks.pick_up(None)
         except StopAsyncIteration:
             raise StopIteration from None
-
-    def close(self) -> None:
-        """As the end of the block does it."""
-        with suppress(ClientClosed):
-            self._thread.leave(self._opening)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class ObjectStore:

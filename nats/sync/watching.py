@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import trio
 
 from trunkline.nats.errors import ClientClosed
-from trunkline.nats.sync.handover import Handover
+from trunkline.nats.sync.handover import Block, Handover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Watch(Generic[T]):
+class Watch(Block, Generic[T]):
     """`for entry in watch.initial()` has what is there, and ends; `for entry in watch` has that, too, unless it was
     taken before, and then each change. Leaving the block (`with`), or `close`, ends it. Several threads may loop over
     one watch: each entry goes to one of them."""
@@ -28,9 +27,8 @@ class Watch(Generic[T]):
     def __init__(
         self, watching: AbstractAsyncContextManager[TrioWatch[T]], watch: TrioWatch[T], thread: ContextThread
     ) -> None:
-        self._watching = watching
+        super().__init__(watching, thread)
         self._watch = watch
-        self._thread = thread
         self._initial = Handover(thread, self._receive_initial, many=True)
         self._changes = Handover(thread, watch.receive, many=True)
 
@@ -67,17 +65,6 @@ class Watch(Generic[T]):
     def stop(self) -> None:
         """Nothing more comes. What is there can still be taken."""
         self._thread.call(self._watch.stop)
-
-    def close(self) -> None:
-        """As the end of the block does it."""
-        with suppress(ClientClosed):
-            self._thread.leave(self._watching)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Self:
         return self
